@@ -1,0 +1,29 @@
+# Headers, both libraries, the program, zonal.pc and the CMake package. Everything written is
+# relative to its own place, so `cmake --install build --prefix X` works for any X.
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY include/zonal TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
+install(TARGETS zonal zonal_static EXPORT zonalTargets)
+if(TARGET zonal_cli)
+    install(TARGETS zonal_cli)
+endif()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/zonal)
+install(EXPORT zonalTargets NAMESPACE zonal:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/zonalConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/zonalConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/zonalConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/zonalConfig.cmake
+    ${PROJECT_BINARY_DIR}/zonalConfigVersion.cmake DESTINATION ${package_dir})
+
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix /prefix/${pc_dir} /prefix)
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+list(TRANSFORM ZONAL_STATIC_LIBS PREPEND "-l" OUTPUT_VARIABLE pc_libs)
+if(ZONAL_WITH_CUDA)
+    list(PREPEND pc_libs -L${CUDAToolkit_LIBRARY_DIR})
+endif()
+list(JOIN pc_libs " " pc_libs)
+configure_file(cmake/zonal.pc.in ${PROJECT_BINARY_DIR}/zonal.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/zonal.pc DESTINATION ${pc_dir})
