@@ -1,0 +1,189 @@
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+
+#ifndef PATH_MAX
+#define PATH_MAX 4096
+#endif
+
+enum { SLOTS = 32, SLOT_FREE = 0, SLOT_TAKEN = 1, SLOT_IN_FLIGHT = 2 };
+
+/* The names of the temporaries are static so that a signal handler can read them at any moment: it
+ * looks only at slots in flight, whose name does not change. */
+static struct slot {
+    _Atomic int state;
+    char temporary[PATH_MAX];
+} slots[SLOTS];
+
+static _Atomic unsigned temporaries; /* made so far; part of their names */
+
+struct zonal__file {
+    FILE *stream;
+    struct slot *slot;     /* NULL when the target is written directly */
+    int error;             /* errno of the first failure, or 0 */
+    char name[PATH_MAX];   /* as the caller gave it, for the sentences */
+    char target[PATH_MAX]; /* with links followed */
+};
+
+static zonal_status fail_write(const char *name, int error) {
+    const char *remedy = "";
+    if (error == ENOSPC || error == EDQUOT)
+        remedy = "; free some space or choose another folder";
+    else if (error == ENOENT)
+        remedy = "; does its folder exist?";
+    else if (error == EACCES || error == EPERM || error == EROFS)
+        remedy = "; choose a place that you may write to";
+    return ZONAL_FAIL(ZONAL_IO, "cannot write %s: %s%s", name, strerror(error), remedy);
+}
+
+static zonal_status take_slot(const char *name, struct slot **out) {
+    for (int i = 0; i < SLOTS; i++) {
+        int expected = SLOT_FREE;
+        if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_TAKEN)) {
+            *out = &slots[i];
+            return ZONAL_OK;
+        }
+    }
+    return ZONAL_FAIL(ZONAL_IO,
+                      "cannot write %s: %d files are being written already; end one first", name,
+                      SLOTS);
+}
+
+/* Opens a new file beside the target. Its name is in flight before the file exists: a signal in
+ * between must find it. */
+static int open_temporary(struct slot *slot, const char *target) {
+    for (;;) {
+        int length = snprintf(slot->temporary, sizeof slot->temporary, "%s.tmp.%ld-%u", target,
+                              (long)getpid(), atomic_fetch_add(&temporaries, 1));
+        int descriptor;
+        if (length < 0 || (size_t)length >= sizeof slot->temporary) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        atomic_store(&slot->state, SLOT_IN_FLIGHT);
+        descriptor = open(slot->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (descriptor >= 0 || errno != EEXIST) return descriptor;
+        atomic_store(&slot->state, SLOT_TAKEN); /* a stranger's file has this name */
+    }
+}
+
+static void drop_slot(struct slot *slot) {
+    if (slot) atomic_store(&slot->state, SLOT_FREE);
+}
+
+/* The target is new or a regular file: "old" is its state, or NULL when it is new. */
+static zonal_status open_beside(zonal__file *file, const struct stat *old) {
+    int descriptor, error;
+    if (old && access(file->name, W_OK) != 0) return fail_write(file->name, errno);
+    if (old && !realpath(file->name, file->target)) return fail_write(file->name, errno);
+    ZONAL_TRY(take_slot(file->name, &file->slot));
+    descriptor = open_temporary(file->slot, file->target);
+    if (descriptor < 0) return fail_write(file->name, errno);
+    if (!old || fchmod(descriptor, old->st_mode & 07777) == 0)
+        file->stream = fdopen(descriptor, "wb");
+    if (file->stream) return ZONAL_OK;
+    error = errno;
+    close(descriptor);
+    unlink(file->slot->temporary);
+    return fail_write(file->name, error);
+}
+
+static zonal_status open_directly(zonal__file *file) {
+    int descriptor = open(file->name, O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) return fail_write(file->name, errno);
+    file->stream = fdopen(descriptor, "wb");
+    if (file->stream) return ZONAL_OK;
+    close(descriptor);
+    return fail_write(file->name, ENOMEM);
+}
+
+static zonal_status open_target(zonal__file *file) {
+    struct stat old;
+    if (stat(file->name, &old) != 0)
+        return errno == ENOENT ? open_beside(file, NULL) : fail_write(file->name, errno);
+    if (S_ISDIR(old.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "cannot write %s: it is a folder; give the name of a file",
+                          file->name);
+    return S_ISREG(old.st_mode) ? open_beside(file, &old) : open_directly(file);
+}
+
+zonal_status zonal__file_create(const char *path, zonal__file **out) {
+    zonal__file *file;
+    zonal_status status;
+    *out = NULL;
+    if (!path || !path[0])
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "an output file needs a name, got an empty one");
+    if (strcmp(path, "-") == 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "cannot write a file to standard output (-); give the name of a file");
+    if (strlen(path) >= PATH_MAX) return fail_write("the output file", ENAMETOOLONG);
+    ZONAL_TRY(ZONAL_NEW(&file, 1, "an output file"));
+    strcpy(file->name, path);
+    strcpy(file->target, path);
+    status = open_target(file);
+    if (status != ZONAL_OK) {
+        drop_slot(file->slot);
+        zonal__free(file);
+        return status;
+    }
+    *out = file;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__file_write(zonal__file *file, const void *data, size_t bytes) {
+    if (!file->error && bytes > 0 && fwrite(data, 1, bytes, file->stream) != bytes)
+        file->error = errno ? errno : EIO;
+    return file->error ? fail_write(file->name, file->error) : ZONAL_OK;
+}
+
+zonal_status zonal__file_print(zonal__file *file, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (!file->error && vfprintf(file->stream, format, arguments) < 0)
+        file->error = errno ? errno : EIO;
+    va_end(arguments);
+    return file->error ? fail_write(file->name, file->error) : ZONAL_OK;
+}
+
+zonal_status zonal__file_commit(zonal__file *file) {
+    zonal_status status = ZONAL_OK;
+    int error;
+    if (!file) return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no file to commit");
+    error = file->error;
+    if (!error && fflush(file->stream) != 0) error = errno;
+    /* Devices and pipes cannot be synchronised; only a file that will be renamed must be. */
+    if (!error && file->slot && fsync(fileno(file->stream)) != 0) error = errno;
+    if (fclose(file->stream) != 0 && !error) error = errno;
+    if (!error && file->slot && rename(file->slot->temporary, file->target) != 0) error = errno;
+    if (error) {
+        if (file->slot) unlink(file->slot->temporary);
+        status = fail_write(file->name, error);
+    }
+    drop_slot(file->slot);
+    zonal__free(file);
+    return status;
+}
+
+void zonal__file_abandon(zonal__file *file) {
+    if (!file) return;
+    fclose(file->stream);
+    if (file->slot) unlink(file->slot->temporary);
+    drop_slot(file->slot);
+    zonal__free(file);
+}
+
+void zonal__file_abandon_all(void) {
+    for (int i = 0; i < SLOTS; i++)
+        if (atomic_load(&slots[i].state) == SLOT_IN_FLIGHT) unlink(slots[i].temporary);
+}

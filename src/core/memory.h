@@ -1,0 +1,22 @@
+/*
+ * All memory of the library comes from here, so that a test can make any allocation fail.
+ */
+#ifndef ZONAL_CORE_MEMORY_H
+#define ZONAL_CORE_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* Sets *out to count * size zeroed bytes aligned to 64, or fails with ZONAL_MEMORY (also when the
+ * product overflows) and sets *out to NULL. count = 0 gives a valid pointer. "what" goes into the
+ * sentence: "the gradient", "12 nodes". Release with zonal__free, which accepts NULL. */
+zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **out);
+void zonal__free(void *memory);
+
+/* ZONAL_NEW(&array, n, "the nodes"): typed zonal__alloc. */
+#define ZONAL_NEW(out, count, what)                                                                \
+    zonal__alloc((int64_t)(count), sizeof **(out), what, (void **)(out))
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * One table of options. Parsing, bounds, help and error sentences all come from it, so that they
+ * cannot disagree.
+ *
+ *     typedef struct settings {
+ *         int64_t dim;
+ *         zonal__scale t;
+ *         int method, json;
+ *         const char *grad;
+ *     } settings;
+ *     static const zonal__option table[] = {
+ *         {.name = "dim", .type = ZONAL__OPTION_INT, .target = offsetof(settings, dim),
+ *          .initial = "256", .least = 2, .most = 4096, .metavar = "D",
+ *          .help = "dimension of the embeddings"},
+ *         {.name = "t", .type = ZONAL__OPTION_SCALE, .target = offsetof(settings, t),
+ *          .initial = "5/d", .least = 0, .most = INFINITY, .rules = ZONAL__OPTION_OVER,
+ *          .help = "time of the heat kernel"},
+ *         {.name = "method", .type = ZONAL__OPTION_WORD, .target = offsetof(settings, method),
+ *          .words = methods, .rules = ZONAL__OPTION_REQUIRED, .help = "the loss"},
+ *         {.name = "json", .type = ZONAL__OPTION_FLAG, .target = offsetof(settings, json),
+ *          .help = "print JSON"},
+ *         {.name = "grad", .type = ZONAL__OPTION_STRING, .target = offsetof(settings, grad),
+ *          .metavar = "FILE", .help = "write the gradient here"},
+ *         {0}};
+ *
+ *     ZONAL_TRY(zonal__options_init(&options, table, &settings));
+ *     ZONAL_TRY(zonal__options_parse(&options, argc, argv));
+ *     if (options.help) ...
+ *
+ * On the command line: --key value, --key=value, --flag, --no-flag; "--" ends the options; all else
+ * is an argument. A value that begins with "--" must be written with "=". --help and -h are known
+ * everywhere. An option given twice is an error: one of the two would be ignored in silence.
+ *
+ * Nothing here prints or exits. Mistakes are ZONAL_ARGUMENT with a sentence for the user.
+ */
+#ifndef ZONAL_CORE_OPTIONS_H
+#define ZONAL_CORE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+enum { ZONAL__OPTIONS_MOST = 128 }; /* entries of one table */
+
+/* The type decides what lies at the target. */
+typedef enum zonal__option_type {
+    ZONAL__OPTION_FLAG = 1, /* int: 0 or 1 */
+    ZONAL__OPTION_INT,      /* int64_t */
+    ZONAL__OPTION_DOUBLE,   /* double */
+    ZONAL__OPTION_STRING,   /* const char *, points into argv or the table; NULL when not given */
+    ZONAL__OPTION_WORD,     /* int: the index in "words"; -1 when not given */
+    ZONAL__OPTION_SCALE,    /* zonal__scale; the bounds hold for the factor */
+    ZONAL__OPTION_CUSTOM    /* whatever "set" does */
+} zonal__option_type;
+
+/* Rules, to be combined by |. OVER and UNDER exclude the bound itself. */
+enum { ZONAL__OPTION_REQUIRED = 1, ZONAL__OPTION_OVER = 2, ZONAL__OPTION_UNDER = 4 };
+
+typedef struct zonal__option zonal__option;
+struct zonal__option {
+    const char *name; /* without dashes; NULL ends the table */
+    zonal__option_type type;
+    int rules;
+    size_t target;            /* offset into the caller's struct */
+    const char *initial;      /* the default, as the user would type it; flags: NULL or "yes" */
+    double least, most;       /* bounds; both 0: none. One side open: -INFINITY or INFINITY */
+    const char *const *words; /* of a WORD, NULL-terminated */
+    const char *metavar;      /* in the help; NULL: one that fits the type */
+    const char *help;         /* a phrase; default, bounds and words are added to it */
+    /* CUSTOM: parse "text" and store it; "shown" is the name for sentences ("--t"). */
+    zonal_status (*set)(void *values, const zonal__option *option, const char *shown,
+                        const char *text);
+};
+
+typedef enum zonal__option_source {
+    ZONAL__SOURCE_NONE = 0, /* no default and not given: the target is zero, NULL or -1 */
+    ZONAL__SOURCE_DEFAULT,
+    ZONAL__SOURCE_FILE, /* reserved for configuration files */
+    ZONAL__SOURCE_FLAG
+} zonal__option_source;
+
+typedef struct zonal__options {
+    const zonal__option *table;
+    void *values;
+    unsigned char source[ZONAL__OPTIONS_MOST];
+    int help; /* --help or -h was given; required options are then not missed */
+    int argument_count;
+    char **arguments; /* the arguments that are not options, in order */
+} zonal__options;
+
+/* Sets every target to its default. The table and the values must outlive "options". */
+zonal_status zonal__options_init(zonal__options *options, const zonal__option *table, void *values);
+
+/* Parses argv[1] ... argv[argc - 1]. The arguments that are not options are gathered at the front
+ * of argv, which is rearranged for it. */
+zonal_status zonal__options_parse(zonal__options *options, int argc, char **argv);
+
+/* Sets one option from text. "shown" is its name in sentences: "--t", or "t in run.toml". */
+zonal_status zonal__options_set(zonal__options *options, const char *name, const char *shown,
+                                const char *text, zonal__option_source source);
+
+/* Where the value of an option came from; NONE also for a name that is not in the table. */
+zonal__option_source zonal__options_source(const zonal__options *options, const char *name);
+
+/* The help: an entry per option, wrapped to 80 columns. Release *out with zonal__free. */
+zonal_status zonal__options_help(const zonal__option *table, char **out);
+
+#endif

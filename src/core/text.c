@@ -1,0 +1,146 @@
+#include "core/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_WORD = 63 };
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Edit distance with swaps of neighbours, by rows: "older" and "old" are the two rows before. */
+int zonal__text_distance(const char *a, const char *b) {
+    int older[LONGEST_WORD + 1], old[LONGEST_WORD + 1], now[LONGEST_WORD + 1];
+    size_t m = strlen(a), n = strlen(b);
+    if (m > LONGEST_WORD || n > LONGEST_WORD) return (int)(m > n ? m : n);
+    for (size_t j = 0; j <= n; j++) older[j] = old[j] = (int)j;
+    for (size_t i = 1; i <= m; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            now[j] = old[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(now[j], least(old[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], older[j - 2] + 1);
+        }
+        memcpy(older, old, sizeof old);
+        memcpy(old, now, sizeof now);
+    }
+    return old[n];
+}
+
+static const char *only_completion(const char *word, const char *const *names) {
+    const char *found = NULL;
+    size_t length = strlen(word);
+    if (length < 3) return NULL;
+    for (; *names; names++) {
+        if (strncmp(*names, word, length) != 0) continue;
+        if (found) return NULL;
+        found = *names;
+    }
+    return found;
+}
+
+const char *zonal__text_nearest(const char *word, const char *const *names) {
+    const char *found = only_completion(word, names);
+    int best = least(3, (int)least(100, (int)(strlen(word) + 1) / 3));
+    if (found) return found;
+    for (; *names; names++) {
+        int distance = zonal__text_distance(word, *names);
+        if (distance < best || (distance == best && !found)) {
+            best = distance;
+            found = *names;
+        }
+    }
+    return found;
+}
+
+/* strtod takes blanks, hexadecimal and words as well; the characters are checked first. */
+static int parse_double(const char *text, double *out) {
+    char *end;
+    if (!text[0] || text[strspn(text, "+-.0123456789eE")]) return 0;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*out);
+}
+
+zonal_status zonal__text_double(const char *text, const char *option, double *out) {
+    double value;
+    if (!parse_double(text, &value))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be a finite number, got \"%s\"", option, text);
+    *out = value;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__text_int64(const char *text, const char *option, int64_t *out) {
+    const char *digits = text + (text[0] == '-' || text[0] == '+');
+    long long value;
+    if (!digits[0] || digits[strspn(digits, "0123456789")])
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be a whole number, got \"%s\"", option, text);
+    errno = 0;
+    value = strtoll(text, NULL, 10);
+    if (errno == ERANGE)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is out of range: %s does not fit into 64 bits",
+                          option, text);
+    *out = value;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out) {
+    char number[64];
+    size_t length = strlen(text);
+    zonal__scale scale = {1, 0};
+    int over_d = length > 2 && strcmp(text + length - 2, "/d") == 0;
+    if (strcmp(text, "d") == 0) {
+        scale.power = 1;
+        *out = scale;
+        return ZONAL_OK;
+    }
+    if (over_d) {
+        length -= 2;
+        scale.power = -1;
+    }
+    if (length < sizeof number) {
+        memcpy(number, text, length);
+        number[length] = '\0';
+        if (parse_double(number, &scale.factor)) {
+            *out = scale;
+            return ZONAL_OK;
+        }
+    }
+    return ZONAL_FAIL(
+        ZONAL_ARGUMENT,
+        "%s must be a number, a number over the dimension such as 5/d, or d, got \"%s\"", option,
+        text);
+}
+
+double zonal__scale_value(zonal__scale scale, int64_t d) {
+    if (scale.power < 0) return scale.factor / (double)d;
+    return scale.power > 0 ? scale.factor * (double)d : scale.factor;
+}
+
+int zonal__text_utf8(const char *text) {
+    static const struct {
+        unsigned char mask, lead;
+        int bytes;
+        uint32_t first;
+    } forms[] = {{0x80, 0x00, 1, 0},
+                 {0xe0, 0xc0, 2, 0x80},
+                 {0xf0, 0xe0, 3, 0x800},
+                 {0xf8, 0xf0, 4, 0x10000}};
+    const unsigned char *s = (const unsigned char *)text;
+    for (int form = 0; form < 4; form++) {
+        uint32_t code = s[0] & (unsigned char)~forms[form].mask;
+        if ((s[0] & forms[form].mask) != forms[form].lead) continue;
+        for (int i = 1; i < forms[form].bytes; i++) {
+            if ((s[i] & 0xc0) != 0x80) return 0;
+            code = code << 6 | (s[i] & 0x3f);
+        }
+        /* Overlong forms, surrogates and codes past the end of Unicode are not characters. */
+        if (code < forms[form].first || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+            return 0;
+        return forms[form].bytes;
+    }
+    return 0;
+}

@@ -1,0 +1,41 @@
+/*
+ * Words and numbers that people type: strict parsing, and guessing what was meant.
+ *
+ * The parsers accept the whole text or nothing (no blanks, no trailing characters) and fail with
+ * ZONAL_ARGUMENT and a sentence that begins with "option", the name of what was set ("--t",
+ * "batch in run.toml"). On failure the output is left alone.
+ */
+#ifndef ZONAL_CORE_TEXT_H
+#define ZONAL_CORE_TEXT_H
+
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* The number of letters to insert, delete, replace or swap with a neighbour to get from a to b.
+ * Words longer than 63 letters count as far apart: the length of the longer one. */
+int zonal__text_distance(const char *a, const char *b);
+
+/* The entry of a NULL-terminated list that "word" most likely meant, or NULL when none is near:
+ * either "word" is the beginning (3 letters or more) of just one entry, or at most a third of its
+ * letters (and no more than 3) are wrong. Of several equally near, the first. */
+const char *zonal__text_nearest(const char *word, const char *const *names);
+
+/* A finite decimal number. Hexadecimal, inf and nan are refused. */
+zonal_status zonal__text_double(const char *text, const char *option, double *out);
+zonal_status zonal__text_int64(const char *text, const char *option, int64_t *out);
+
+/* A number that may depend on the dimension d of the embeddings, which is often known only after a
+ * file has been opened: value = factor * d^power. Written NUMBER, NUMBER/d (power -1) or d. */
+typedef struct zonal__scale {
+    double factor;
+    int power;
+} zonal__scale;
+zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out);
+double zonal__scale_value(zonal__scale scale, int64_t d);
+
+/* The bytes of the UTF-8 character at "text" (1 to 4), or 0 when they are not valid UTF-8. The end
+ * of the text counts as a character of 1 byte. */
+int zonal__text_utf8(const char *text);
+
+#endif
