@@ -1,0 +1,133 @@
+/*
+ * The table of operations. The layers above hold a zonal__backend and call nothing else; each device
+ * fills a table of its own. The CPU's starts from the reference table and overrides what it does
+ * better, so a half-finished backend still works.
+ *
+ * An operation is made for one problem (create: takes all memory), run any number of times (takes
+ * none), and destroyed. A problem is only read during create, but what it points to (fits, pair
+ * functions, sliced tables) must outlive the work.
+ *
+ * Common to all operations on rows: x is [rows][dim] of the problem's precision (float for
+ * ZONAL_FP32, double for ZONAL_DOUBLE). With unit_rows = 0 rows are normalised first and gradients
+ * go back through that: (g - (g.x) x)/|z|. With unit_rows = 1 rows are taken as they are (a norm
+ * off 1 by more than 1e-3 is an error) and gradients are still made tangent. A zero or non-finite
+ * row is ZONAL_NUMERIC with a sentence that gives the row's number. Norms are computed so that they
+ * neither overflow nor underflow.
+ *
+ * "factor" multiplies the gradient; gradient may be NULL (value only). Gradients are overwritten.
+ */
+#ifndef ZONAL_BACKEND_BACKEND_H
+#define ZONAL_BACKEND_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "math/chebyshev.h"
+#include "zonal/loss.h"
+
+/* psi of MMD or KSD, scaled to psi(1) = 1. The reference calls value and slope; fast backends use
+ * the fit, or for the chordal kernel (fit == NULL) the closed form
+ * psi(c) = 1 - chord * sqrt((1-c)/2), which has no slope. */
+typedef struct zonal__pair_function {
+    long double (*value)(const void *context, long double c);
+    long double (*slope)(const void *context, long double c);
+    const void *context;
+    const zonal__fit *fit;
+    double chord;
+} zonal__pair_function;
+
+/* The statistic of one direction a, with u_i = row_scale * a.x_i and knots t_k = knot0 + k * step:
+ *     EP(a) = sum_k weight[k] ((mean_i cos(t_k u_i) - target[k])^2 + (mean_i sin(t_k u_i))^2)
+ * Directions are zonal__random_direction of (seed, ZONAL__STREAM_SLICES, step), sample = slice. */
+typedef struct zonal__sliced {
+    int64_t slices;
+    int knots;
+    double knot0, step;
+    const double *weight, *target; /* [knots] */
+    double row_scale;
+    int raw_rows; /* 1: SIGReg: rows enter as they are, without normalisation or projection */
+    uint64_t seed;
+} zonal__sliced;
+
+typedef struct zonal__problem {
+    int64_t rows, dim;
+    zonal_precision precision;
+    int unit_rows;
+    int threads; /* at least 1 */
+    const zonal__pair_function *psi; /* PAIRS: one; SURVEY: n_psi of them */
+    int n_psi;
+    const zonal__fit *log_phi; /* KL */
+    int keep_diagonal;         /* KL: S_i = 1 + sum, divided by B instead of B - 1 */
+    double degree1, degree2;   /* MOMENTS: b_1, b_2 */
+    const zonal__sliced *sliced;
+    int64_t views, global_views; /* INVARIANCE: x is [views][rows][dim] */
+    int raw_rows; /* INVARIANCE: 1: rows enter as they are, without normalisation (SIGReg) */
+    /* What only device backends read: a value leaves the device as it should be, without a host to
+     * finish it, so they are told what to make of it. */
+    zonal_dtype dtype;       /* of x and gradient */
+    double offset, factor;   /* value written = offset + factor * the operation's value */
+    double lambda, gain, threshold; /* OBJECTIVE */
+} zonal__problem;
+
+typedef enum zonal__operation {
+    /* value[0] = 1/B^2 sum over i != j of psi(c_ij); gradient of that. */
+    ZONAL__PAIRS,
+    /* value[0] = mean_i log( 1/(B-1) sum over j != i of phi(c_ij) ); gradient of that:
+     * (1/B) sum over j != i of phi'(c_ij) (1/S_i + 1/S_j) x_j. Log-sum-exp throughout. */
+    ZONAL__KL,
+    /* value[0] = b_1 |m|^2 + b_2 d/(d-1) |M - I/d|_F^2 - (b_1 + b_2)/B, m = mean x, M = mean x x^T:
+     * the same quantity as PAIRS for psi of degree 1 and 2. */
+    ZONAL__MOMENTS,
+    /* value[0] = mean over slices of EP(a); gradient of that. */
+    ZONAL__SLICED,
+    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times factor is ADDED to gradient. */
+    ZONAL__INVARIANCE,
+    /* value[k] = 1/B^2 sum over i != j of psi_k(c_ij) for k < n_psi, in one pass over the pairs;
+     * value[n_psi + i] = max over j != i of c_ij, the nearest neighbour's cosine, for each row i.
+     * No gradient. */
+    ZONAL__SURVEY,
+    /* value[0..d-1] = mean x, value[d .. d+d*d-1] = mean x x^T (full symmetric matrix), in double.
+     * No gradient. */
+    ZONAL__COVARIANCE,
+    /* The eigenvalues, ascending, of the symmetric matrix x [dim][dim] of doubles (rows = dim):
+     * value[0..dim-1]. No gradient, no rows. */
+    ZONAL__EIGENVALUES,
+    /* Device backends alone: the whole training objective of z [views][rows][dim], whose regulariser
+     * is described by the rest of the problem (psi, log_phi, degrees or sliced). "value" receives a
+     * zonal_objective_parts, gradient the gradient of its total. */
+    ZONAL__OBJECTIVE,
+    ZONAL__OPERATIONS
+} zonal__operation;
+
+typedef struct zonal__work zonal__work; /* each operation defines its own */
+
+typedef struct zonal__operation_table {
+    zonal_status (*create)(const zonal__problem *problem, zonal__work **work);
+    /* step: the step of the sliced directions; ignored by the rest. */
+    zonal_status (*run)(zonal__work *work, const void *x, uint32_t step, double *value,
+                        void *gradient, double factor);
+    void (*destroy)(zonal__work *work);
+    size_t (*scratch_bytes)(const zonal__work *work);
+    /* Device backends alone (NULL elsewhere). There x, value and gradient of run are device memory,
+     * run only enqueues on the stream (a cudaStream_t, NULL: the default one) and "factor" is the
+     * gradient's. check waits for the stream and reports a bad row of the runs since the last check. */
+    void (*set_stream)(zonal__work *work, void *stream);
+    zonal_status (*check)(zonal__work *work);
+} zonal__operation_table;
+
+typedef struct zonal__backend {
+    const char *name;
+    const zonal__operation_table *operations[ZONAL__OPERATIONS];
+} zonal__backend;
+
+/* The reference backend; the CPU's, which is the reference one where nothing better was built. */
+const zonal__backend *zonal__backend_ref(void);
+const zonal__backend *zonal__backend_cpu(void);
+/* CUDA's, or NULL with ZONAL_UNSUPPORTED (not built) or ZONAL_DEVICE (no device) recorded. */
+const zonal__backend *zonal__backend_cuda(void);
+
+/* The threads to use when "asked" is 0: what the process may run on; asked otherwise. */
+int zonal__backend_threads(int asked);
+
+#endif

@@ -1,0 +1,145 @@
+/* Part of kernels_template.h: what happens to a tile of products between the two BLAS calls. Each
+ * row is worked on in buffers of double that stay in the first-level cache. */
+#define BUFFER(name) double name[ZONAL__TILE_MAX] __attribute__((aligned(64)))
+
+/* The cosines of row r, columns "first" on; returns how many. NaN is kept: it fails both tests. */
+ZONAL__INLINE TARGET int64_t NAME(cosines)(const zonal__cpu_tile *tile, int64_t r, int64_t first,
+                                           double *c) {
+    const REAL *s = (const REAL *)tile->s + r * tile->cols + first;
+    const double *offset = tile->col_offset + first;
+    double own = tile->row_offset[r];
+    int64_t n = tile->cols - first;
+    for (int64_t k = 0; k < n; k++) {
+        double x = s[k] + (own + offset[k]);
+        x = x > 1 ? 1 : x;
+        c[k] = x < -1 ? -1 : x;
+    }
+    return n;
+}
+
+/* Puts weights back into row r and adds them up, as rounded: the second product uses those. */
+ZONAL__INLINE TARGET void NAME(put_weights)(const zonal__cpu_tile *tile, int64_t r, int64_t first,
+                                            int64_t n, double *weight) {
+    REAL *s = (REAL *)tile->s + r * tile->cols + first;
+    double *sum = tile->col_sum + first;
+    for (int64_t k = 0; k < n; k++) {
+        s[k] = (REAL)weight[k];
+        weight[k] = s[k];
+        sum[k] += weight[k];
+    }
+    tile->row_sum[r] += NAME(sum)(n, weight);
+}
+
+/* The lower half of a diagonal tile from its upper half; the diagonal itself only adds a multiple
+ * of x_i, which the projection takes away again. */
+ZONAL__INLINE TARGET void NAME(mirror)(const zonal__cpu_tile *tile) {
+    REAL *s = tile->s;
+    int64_t n = tile->cols;
+    for (int64_t i = 0; i < n; i++) {
+        s[i * n + i] = 0;
+        for (int64_t j = 0; j < i; j++) s[i * n + j] = s[j * n + i];
+    }
+}
+
+/* psi(c) = 1 - chord sqrt((1-c)/2) */
+ZONAL__INLINE TARGET void NAME(chordal_row)(double chord, int64_t n, const double *c,
+                                            double *value) {
+    for (int64_t k = 0; k < n; k++) value[k] = 1 - chord * __builtin_sqrt((1 - c[k]) * 0.5);
+}
+
+static TARGET double NAME(pair_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi,
+                                     int slope) {
+    BUFFER(c);
+    BUFFER(value);
+    BUFFER(derivative);
+    double sum = 0;
+    for (int64_t r = 0; r < tile->rows; r++) {
+        int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
+        if (psi->fit)
+            NAME(fit_row)(psi->fit, n, c, value, slope ? derivative : NULL);
+        else
+            NAME(chordal_row)(psi->chord, n, c, value);
+        sum += NAME(sum)(n, value);
+        if (slope) NAME(put_weights)(tile, r, first, n, derivative);
+    }
+    if (slope && tile->diagonal) NAME(mirror)(tile);
+    return sum;
+}
+
+static TARGET void NAME(survey_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi,
+                                     int n_psi, double *sums) {
+    BUFFER(c);
+    BUFFER(value);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
+        double *peak = tile->col_peak + first, best = tile->row_peak[r];
+        for (int k = 0; k < n_psi; k++) {
+            if (psi[k].fit)
+                NAME(fit_row)(psi[k].fit, n, c, value, NULL);
+            else
+                NAME(chordal_row)(psi[k].chord, n, c, value);
+            sums[k] += NAME(sum)(n, value);
+        }
+        for (int64_t k = 0; k < n; k++) peak[k] = c[k] > peak[k] ? c[k] : peak[k];
+        for (int64_t k = 0; k < n; k++) best = c[k] > best ? c[k] : best;
+        tile->row_peak[r] = best;
+    }
+}
+
+/* Adds the numbers exp(l) to a running sum scaled by exp(-peak). */
+ZONAL__INLINE TARGET void NAME(narrow_row)(int64_t n, const double *l, double *work, double *sum,
+                                           double *peak) {
+    double top = *peak;
+    for (int64_t k = 0; k < n; k++) top = l[k] > top ? l[k] : top;
+    for (int64_t k = 0; k < n; k++) work[k] = zonal__exp(l[k] - top);
+    *sum = *sum * zonal__exp(*peak - top) + NAME(sum)(n, work);
+    *peak = top;
+}
+
+static TARGET void NAME(kl_sum_tile)(const zonal__cpu_tile *tile, const zonal__fit *log_phi,
+                                     zonal__cpu_kl_mode mode) {
+    BUFFER(c);
+    BUFFER(l);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
+        double *sum = tile->col_sum + first, *peak = tile->col_peak + first;
+        NAME(fit_row)(log_phi, n, c, l, NULL);
+        if (mode == ZONAL__KL_NARROW) {
+            for (int64_t k = 0; k < n; k++) {
+                double gap = l[k] - peak[k], small = zonal__exp(gap > 0 ? -gap : gap);
+                sum[k] = gap > 0 ? sum[k] * small + 1 : sum[k] + small;
+                peak[k] = gap > 0 ? l[k] : peak[k];
+            }
+            NAME(narrow_row)(n, l, c, &tile->row_sum[r], &tile->row_peak[r]);
+            continue;
+        }
+        if (mode == ZONAL__KL_BROAD)
+            for (int64_t k = 0; k < n; k++) l[k] = zonal__expm1_small(l[k]);
+        else
+            for (int64_t k = 0; k < n; k++) l[k] = zonal__exp(l[k]);
+        for (int64_t k = 0; k < n; k++) sum[k] += l[k];
+        tile->row_sum[r] += NAME(sum)(n, l);
+    }
+}
+
+static TARGET void NAME(kl_weight_tile)(const zonal__cpu_tile *tile, const zonal__fit *log_phi,
+                                        zonal__cpu_kl_mode mode) {
+    BUFFER(c);
+    BUFFER(l);
+    BUFFER(derivative);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
+        const double *other = tile->col_log + first;
+        double own = tile->row_log[r];
+        NAME(fit_row)(log_phi, n, c, l, derivative);
+        if (mode == ZONAL__KL_NARROW)
+            for (int64_t k = 0; k < n; k++)
+                derivative[k] *= zonal__exp(l[k] - own) + zonal__exp(l[k] - other[k]);
+        else
+            for (int64_t k = 0; k < n; k++) derivative[k] *= zonal__exp(l[k]) * (own + other[k]);
+        NAME(put_weights)(tile, r, first, n, derivative);
+    }
+    if (tile->diagonal) NAME(mirror)(tile);
+}
+
+#undef BUFFER

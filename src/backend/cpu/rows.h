@@ -1,0 +1,56 @@
+/*
+ * The first step of every operation on rows: check them, find their norms and their mean, and make
+ * the centred copy y_i = x_i - m that the rest works on (kernels.h says why). And the last: carry
+ * gradients back through x = z/|z|.
+ */
+#ifndef ZONAL_BACKEND_CPU_ROWS_H
+#define ZONAL_BACKEND_CPU_ROWS_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+
+typedef struct zonal__cpu_rows {
+    int64_t rows, dim;
+    int unit_rows, threads;
+    const zonal__cpu_kernels *kernels;
+    int64_t chunks;
+    void *centred;       /* REAL [rows][dim]; NULL for raw rows */
+    double *mean;        /* [dim] */
+    double mean_square;  /* |mean|^2 */
+    double *offset;      /* [rows]: |mean|^2/2 + mean.y_i */
+    double *pre, *scale; /* [rows]: x = scale * (pre * z) */
+    double *partial;     /* [chunks][dim]: sums of x */
+    int64_t *bad;        /* [chunks]: the first row that cannot be used, or -1 */
+    double *work;        /* [threads][dim] */
+    const char *x;       /* of the run in progress */
+    char *gradient;
+    const zonal__cpu_projection *projection;
+    const double *weight; /* [rows] or NULL */
+} zonal__cpu_rows;
+
+/* With "raw" rows are only ever checked. fini accepts what init left behind when it failed, and
+ * zeroed memory. */
+zonal_status zonal__cpu_rows_init(const zonal__problem *problem, int raw, zonal__cpu_rows *rows);
+void zonal__cpu_rows_fini(zonal__cpu_rows *rows);
+size_t zonal__cpu_rows_bytes(const zonal__cpu_rows *rows);
+
+/* Fills centred, mean, offset, pre and scale; ZONAL_NUMERIC names the first row that is zero, not
+ * finite, or declared unit and is not. */
+zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x);
+
+/* For rows that enter as they are: ZONAL_NUMERIC names the first that is not finite. */
+zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x);
+
+/* Turns each row of "gradient" into factor/|z_i| times the projection of
+ * p->scale * row + p->base + weight[i] * mean; the other fields of p are filled in here. weight may
+ * be NULL. */
+void zonal__cpu_rows_project(zonal__cpu_rows *rows, void *gradient, const double *weight,
+                             double factor, const zonal__cpu_projection *p);
+
+/* The sentence about row i, with "where" ("view 2, " or "") in front of it. */
+zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
+                                const char *where, int64_t i);
+/* 1 when the row can be used: finite, not zero and, if declared so, of unit length. */
+int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows);
+
+#endif

@@ -1,0 +1,131 @@
+/*
+ * The mean of psi over pairs, by the formula, from a stored B x B matrix of cosines:
+ *
+ *     value = 1/B^2 sum_{i != j} psi(c_ij),    g_i = 2/B^2 sum_{j != i} psi'(c_ij) x_j
+ *
+ * psi is evaluated from the kernel itself, in long double, not from its fit. KL shares the frame:
+ *
+ *     value = mean_i log p_i,   p_i = 1/(B-1) sum_{j != i} phi(c_ij)
+ *     g_i = 1/B sum_{j != i} phi'(c_ij) (1/S_i + 1/S_j) x_j,   S_i = sum_{j != i} phi(c_ij)
+ */
+#include <math.h>
+
+#include "backend/ref/rows.h"
+
+enum { COSINES, LOG_S, ROW }; /* the parts: [B][B], [B] log S_i of KL, [d] */
+
+static zonal_status create(const zonal__problem *problem, zonal__work **work) {
+    int64_t b = problem->rows;
+    return zonal__ref_create(problem, b, (int64_t[4]){b * b, b, problem->dim}, work);
+}
+
+/* Rounding may leave a cosine of equal rows a little above 1. */
+static double cosine(const double *x, const double *y, int64_t d) {
+    double c = zonal__ref_dot(d, x, y);
+    return c > 1 ? 1 : c < -1 ? -1 : c;
+}
+
+static zonal_status load(zonal__work *work, const void *x) {
+    int64_t b = work->problem.rows, d = work->problem.dim;
+    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    for (int64_t i = 0; i < b; i++)
+        for (int64_t j = 0; j < b; j++)
+            work->part[COSINES][i * b + j] = cosine(work->unit + i * d, work->unit + j * d, d);
+    return ZONAL_OK;
+}
+
+/* gradient_i = factor projected (sum over j != i of w_ij x_j), w in the place of the cosines. */
+static void gather(const zonal__work *work, double factor, void *gradient) {
+    int64_t b = work->problem.rows, d = work->problem.dim;
+    double *g = work->part[ROW];
+    for (int64_t i = 0; i < b; i++) {
+        const double *w = work->part[COSINES] + i * b;
+        for (int64_t k = 0; k < d; k++) g[k] = 0;
+        for (int64_t j = 0; j < b; j++)
+            for (int64_t k = 0; j != i && k < d; k++) g[k] += w[j] * work->unit[j * d + k];
+        zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g, factor, gradient);
+    }
+}
+
+static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, double *value,
+                              void *gradient, double factor) {
+    const zonal__pair_function *psi = work->problem.psi;
+    int64_t b = work->problem.rows;
+    long double sum = 0;
+    (void)step;
+    ZONAL_TRY(load(work, x));
+    for (int64_t i = 0; i < b; i++)
+        for (int64_t j = 0; j < i; j++) {
+            double *c = work->part[COSINES], cosine_ij = c[i * b + j];
+            sum += 2 * psi->value(psi->context, cosine_ij);
+            if (gradient) c[i * b + j] = c[j * b + i] = (double)psi->slope(psi->context, cosine_ij);
+        }
+    double b2 = (double)b * (double)b;
+    *value = (double)(sum / b2);
+    if (gradient) gather(work, 2 * factor / b2, gradient);
+    return ZONAL_OK;
+}
+
+/* log S_i = m + log1p(sum of expm1(l - m) + n - 1) keeps the digits of broad kernels, whose log phi
+ * spans less than rounding leaves of 1 + log phi; the plain log-sum-exp keeps those of narrow ones.
+ */
+static long double log_density(const zonal__work *work, int64_t i, const double *l) {
+    int64_t b = work->problem.rows;
+    int keep = work->problem.keep_diagonal;
+    long double top = keep ? 0 : -INFINITY, low = 0, plain = 0, less = 0, n = 0;
+    for (int64_t j = 0; j < b; j++)
+        if (j != i) {
+            top = fmaxl(top, l[j]);
+            low = fminl(low, l[j]);
+        }
+    for (int64_t j = 0; j < b; j++) {
+        if (j == i && !keep) continue;
+        long double above = (j == i ? 0 : (long double)l[j]) - top;
+        plain += expl(above);
+        less += expm1l(above);
+        n += 1;
+    }
+    return low > -1 ? top + log1pl(less / n) : top + logl(plain / n);
+}
+
+static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, double *value,
+                           void *gradient, double factor) {
+    const zonal__fit *log_phi = work->problem.log_phi;
+    int64_t b = work->problem.rows;
+    double n = (double)(work->problem.keep_diagonal ? b : b - 1);
+    double *l = work->part[COSINES], *log_s = work->part[LOG_S];
+    long double sum = 0;
+    (void)step;
+    ZONAL_TRY(load(work, x));
+    /* One triangle keeps log phi, the other becomes it: c_ij is symmetric to the last bit. */
+    for (int64_t i = 0; i < b; i++)
+        for (int64_t j = 0; j < i; j++) {
+            double c = l[i * b + j];
+            l[i * b + j] = l[j * b + i] = zonal__fit_value(log_phi, c);
+        }
+    for (int64_t i = 0; i < b; i++) {
+        long double log_p = log_density(work, i, l + i * b);
+        log_s[i] = (double)(log_p + logl(n));
+        sum += log_p;
+    }
+    *value = (double)(sum / b);
+    if (!gradient) return ZONAL_OK;
+    for (int64_t i = 0; i < b; i++)
+        for (int64_t j = 0; j < i; j++) {
+            double c = cosine(work->unit + i * work->problem.dim,
+                              work->unit + j * work->problem.dim, work->problem.dim);
+            double share = exp(l[i * b + j] - log_s[i]) + exp(l[i * b + j] - log_s[j]);
+            l[i * b + j] = l[j * b + i] = zonal__fit_slope(log_phi, c) * share;
+        }
+    gather(work, factor / (double)b, gradient);
+    return ZONAL_OK;
+}
+
+const zonal__operation_table zonal__ref_pairs = {.create = create,
+                                                 .run = run_pairs,
+                                                 .destroy = zonal__ref_destroy,
+                                                 .scratch_bytes = zonal__ref_scratch_bytes};
+const zonal__operation_table zonal__ref_kl = {.create = create,
+                                              .run = run_kl,
+                                              .destroy = zonal__ref_destroy,
+                                              .scratch_bytes = zonal__ref_scratch_bytes};

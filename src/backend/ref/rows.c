@@ -1,0 +1,103 @@
+#include "backend/ref/rows.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+
+zonal_status zonal__ref_create(const zonal__problem *problem, int64_t rows, const int64_t length[4],
+                               zonal__work **out) {
+    int64_t total = rows * (problem->dim + 1);
+    zonal__work *work;
+    *out = NULL;
+    for (int i = 0; i < 4; i++) total += length[i];
+    ZONAL_TRY(ZONAL_NEW(&work, 1, "the reference's work space"));
+    zonal_status status = ZONAL_NEW(&work->memory, total, "the reference's work space");
+    if (status != ZONAL_OK) {
+        zonal__free(work);
+        return status;
+    }
+    work->problem = *problem;
+    work->bytes = (size_t)total * sizeof(double);
+    work->unit = work->memory;
+    work->norm = work->unit + rows * problem->dim;
+    double *next = work->norm + rows;
+    for (int i = 0; i < 4; i++) {
+        work->part[i] = next;
+        next += length[i];
+    }
+    *out = work;
+    return ZONAL_OK;
+}
+
+void zonal__ref_destroy(zonal__work *work) {
+    if (!work) return;
+    zonal__free(work->memory);
+    zonal__free(work);
+}
+
+size_t zonal__ref_scratch_bytes(const zonal__work *work) {
+    return work->bytes;
+}
+
+double zonal__ref_get(zonal_precision precision, const void *x, int64_t i) {
+    return precision == ZONAL_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
+}
+
+void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value) {
+    if (precision == ZONAL_FP32)
+        ((float *)x)[i] = (float)value;
+    else
+        ((double *)x)[i] = value;
+}
+
+zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, double *unit) {
+    for (int64_t i = 0; i < problem->rows; i++)
+        for (int64_t k = 0; k < problem->dim; k++) {
+            double element = zonal__ref_get(problem->precision, x, i * problem->dim + k);
+            if (!isfinite(element))
+                return ZONAL_FAIL(ZONAL_NUMERIC,
+                                  "row %lld holds %g in column %lld; embeddings must be finite",
+                                  (long long)i, element, (long long)k);
+            unit[i * problem->dim + k] = element;
+        }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, double *unit,
+                                  double *norm) {
+    int64_t d = problem->dim;
+    ZONAL_TRY(zonal__ref_raw_rows(problem, x, unit));
+    for (int64_t i = 0; i < problem->rows; i++) {
+        double *row = unit + i * d, largest = 0;
+        for (int64_t k = 0; k < d; k++) largest = fmax(largest, fabs(row[k]));
+        if (largest == 0)
+            return ZONAL_FAIL(ZONAL_NUMERIC,
+                              "row %lld is zero and has no direction; remove it or mend its source",
+                              (long long)i);
+        /* Through the largest element, and by division: its inverse may overflow. */
+        double sum = 0;
+        for (int64_t k = 0; k < d; k++) sum += (row[k] / largest) * (row[k] / largest);
+        norm[i] = largest * sqrt(sum);
+        if (!problem->unit_rows) {
+            for (int64_t k = 0; k < d; k++) row[k] = row[k] / largest / sqrt(sum);
+        } else if (!(fabs(norm[i] - 1) <= 1e-3)) {
+            return ZONAL_FAIL(ZONAL_NUMERIC,
+                              "row %lld has norm %g, but rows were declared unit; leave that out "
+                              "and they will be normalised",
+                              (long long)i, norm[i]);
+        } else {
+            norm[i] = 1;
+        }
+    }
+    return ZONAL_OK;
+}
+
+void zonal__ref_project(const zonal__problem *problem, int64_t row, const double *unit, double norm,
+                        const double *g, double factor, void *gradient) {
+    int64_t d = problem->dim;
+    const double *x = unit + row * d;
+    double radial = zonal__ref_dot(d, g, x) / zonal__ref_dot(d, x, x);
+    for (int64_t k = 0; k < d; k++)
+        zonal__ref_set(problem->precision, gradient, row * d + k,
+                       factor * (g[k] - radial * x[k]) / norm);
+}

@@ -1,0 +1,52 @@
+/*
+ * What the reference operations share: rows as double unit vectors, and gradients back through the
+ * normalisation.
+ */
+#ifndef ZONAL_BACKEND_REF_ROWS_H
+#define ZONAL_BACKEND_REF_ROWS_H
+
+#include "backend/backend.h"
+
+/* The work space of every reference operation: one block, cut into arrays of doubles. */
+struct zonal__work {
+    zonal__problem problem;
+    size_t bytes;   /* of memory */
+    double *unit;   /* [all rows][dim] */
+    double *norm;   /* [all rows] */
+    double *part[4]; /* what the operation asked for */
+    double *memory;
+};
+
+/* Makes it for "rows" rows and up to four more arrays of the given lengths (0: none). */
+zonal_status zonal__ref_create(const zonal__problem *problem, int64_t rows, const int64_t length[4],
+                               zonal__work **work);
+void zonal__ref_destroy(zonal__work *work);
+size_t zonal__ref_scratch_bytes(const zonal__work *work);
+
+/* Element i of an array of the precision's type. */
+double zonal__ref_get(zonal_precision precision, const void *x, int64_t i);
+void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value);
+
+/* unit[rows][dim] = x / |x| and norm[rows] = |x| (1 for unit_rows, where x is copied as it is).
+ * Names the first row that is zero, not finite or, for unit_rows, not of unit length. */
+zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, double *unit,
+                                  double *norm);
+/* unit = x as it is; names the first row that is not finite. */
+zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, double *unit);
+
+/* gradient[row] = factor (g - (g.x) x)/|z| for one row. */
+void zonal__ref_project(const zonal__problem *problem, int64_t row, const double *unit, double norm,
+                        const double *g, double factor, void *gradient);
+
+static inline double zonal__ref_dot(int64_t n, const double *x, const double *y) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
+/* The operations, one file each; ref.c puts them in the table. */
+extern const zonal__operation_table zonal__ref_pairs, zonal__ref_kl, zonal__ref_moments,
+    zonal__ref_sliced, zonal__ref_invariance, zonal__ref_survey, zonal__ref_covariance,
+    zonal__ref_eigenvalues;
+
+#endif
