@@ -1,0 +1,203 @@
+/*
+ * zonal/loss.h - exact uniformity losses on the sphere, the sliced baselines, and the objective.
+ *
+ * Levels of use:
+ *   1. a plan:       zonal_loss_defaults, zonal_plan_create, zonal_plan_execute: D and its gradient
+ *                    for one batch [B, d];
+ *   2. an objective: zonal_objective_create, zonal_objective_execute: alignment plus regulariser
+ *                    over views [V, B, d], the paper's equation (2).
+ *
+ * Plan, then execute: creating a plan builds the kernel, fits its profile, chooses the
+ * implementation and takes all memory; executing only runs. Two plans may run at the same time; one
+ * plan must not be run by two threads at once. Results are the same bit for bit every time, for any
+ * number of threads.
+ *
+ * The discrepancies, for unit rows x_i, c_ij = x_i.x_j (design: value 1 at total collapse):
+ *
+ *     MMD   D = mean over i, j of psi(c_ij),  psi = (phi - a_0)/(1 - a_0)
+ *     KSD   D = mean over i, j of psi(c_ij),  psi = ((c^2-1) phi'' + (d-1) c phi') / ((d-1) phi'(1))
+ *     KL    D = 1 + (1/C_norm) mean over i of log( 1/(B-1) sum over j != i of phi(c_ij) )
+ *
+ * Gradients are with respect to the rows as given: D is a function of z through x = z/|z|, so each
+ * row of the gradient is (g - (g.x) x)/|z|, tangent to the sphere. For rows declared unit, |z| = 1.
+ *
+ * Accuracy (tested against 50-digit arithmetic): double: D within 1e-12 of its value (KL: within
+ * 1e-12 (1 + |mean log p|/C_norm)), gradients within 1e-11 of their norm; fp32: D within
+ * 2e-6 D + 2e-11, gradients within 1e-5 of their norm.
+ */
+#ifndef ZONAL_LOSS_H
+#define ZONAL_LOSS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "zonal/kernel.h"
+#include "zonal/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum zonal_discrepancy {
+    ZONAL_MMD = 0,
+    ZONAL_KSD = 1,
+    ZONAL_KL = 2,
+    ZONAL_SUSREG = 3,
+    ZONAL_SIGREG = 4
+} zonal_discrepancy;
+
+typedef enum zonal_device { ZONAL_DEVICE_CPU = 0, ZONAL_DEVICE_CUDA = 1 } zonal_device;
+
+/* The element type of rows and gradient and the arithmetic of the products. On the CPU, fp32 plans
+ * multiply in single precision and evaluate kernels and sums in double; tf32 and bf16 are CUDA's. */
+typedef enum zonal_precision {
+    ZONAL_DOUBLE = 0,
+    ZONAL_FP32 = 1,
+    ZONAL_TF32 = 2,
+    ZONAL_BF16 = 3
+} zonal_precision;
+
+/* The element type of rows and gradients on CUDA; accumulation is in fp32 or better for all. */
+typedef enum zonal_dtype {
+    ZONAL_DTYPE_AUTO = 0, /* float; on the CPU, what the precision says */
+    ZONAL_DTYPE_FP32 = 1,
+    ZONAL_DTYPE_BF16 = 2,
+    ZONAL_DTYPE_FP16 = 3
+} zonal_dtype;
+
+/* V keeps the pairs i = j, U leaves them out. Auto: V for MMD and KSD, U (leave one out) for KL. */
+typedef enum zonal_estimator {
+    ZONAL_ESTIMATOR_AUTO = 0,
+    ZONAL_ESTIMATOR_V = 1,
+    ZONAL_ESTIMATOR_U = 2
+} zonal_estimator;
+
+/* Auto: max(-log|S^{d-1}|, -log a_0). Paper: -log|S^{d-1}|, negative (so collapse is rewarded) for
+ * d <= 18. */
+typedef enum zonal_kl_norm { ZONAL_KL_NORM_AUTO = 0, ZONAL_KL_NORM_PAPER = 1 } zonal_kl_norm;
+
+/* Which code computes it. Auto: moments where the kernel has degree <= 2 alone, pairs otherwise. */
+typedef enum zonal_implementation {
+    ZONAL_IMPLEMENTATION_AUTO = 0,
+    ZONAL_IMPLEMENTATION_REF = 1,    /* double, one thread, B x B array: the formula as printed */
+    ZONAL_IMPLEMENTATION_PAIRS = 2,  /* tiles of pairs, O(B^2 d) time, O(B d) memory */
+    ZONAL_IMPLEMENTATION_MOMENTS = 3 /* mean and second moment, O(B d^2) time, O(B d + d^2) memory */
+} zonal_implementation;
+
+/* Options of SUSReg and SIGReg. The statistic of one direction a is
+ *     EP(a) = sum_k weight_k |mean_i exp(i t_k a.u_i) - target(t_k)|^2
+ * and the loss is its mean over the directions, which are redrawn for every (seed, step). */
+typedef struct zonal_sliced_options {
+    int64_t slices; /* default 1024: SPHERE-JEPA and LeJEPA, all runs */
+    int knots;      /* default 17, evenly spaced over [low, high]: LeJEPA */
+    double low;     /* default -5 (SUSReg; LeJEPA's paper), 0 (SIGReg; LeJEPA's code) */
+    double high;    /* default 5 (SUSReg), 3 (SIGReg) */
+    uint64_t seed;  /* default 0 */
+    int times_n;    /* multiply by B: default 0 (SUSReg: the paper's Lemma 1), 1 (SIGReg: LeJEPA) */
+    /* divide by the expected value at collapse: default 1 (SUSReg, so that it is comparable with D),
+     * 0 (SIGReg: LeJEPA). SIGReg's collapse is to the origin. */
+    int collapse_normalised;
+} zonal_sliced_options;
+
+typedef struct zonal_loss_options {
+    zonal_discrepancy discrepancy;
+    zonal_kernel_spec kernel; /* MMD, KSD, KL; its scale is also SUSReg's */
+    zonal_estimator estimator;
+    zonal_kl_norm kl_norm;
+    zonal_sliced_options sliced;
+    int raw_value; /* 1: C_norm * D instead of D (MMD^2, KSD^2 and KL before normalisation) */
+    int unit_rows; /* 1: rows are unit vectors already (checked to 1e-3), 0: normalise them */
+    zonal_device device;
+    zonal_precision precision;
+    zonal_dtype dtype; /* CUDA */
+    zonal_implementation implementation;
+    int threads; /* 0: all the process may use */
+} zonal_loss_options;
+
+/* Fills *options with the defaults of a method by name: "mmd-heat", "kl-heat", "susreg", ... (see
+ * zonal_method_name). An unknown name is ZONAL_ARGUMENT, and the sentence offers the nearest. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_loss_defaults(const char *method,
+                                                          zonal_loss_options *options);
+/* The i-th method's name, NULL past the last. */
+ZONAL_API const char *zonal_method_name(int i);
+
+typedef struct zonal_plan zonal_plan;
+
+/* Makes a plan for batches of "batch" rows in "dim" dimensions: 2 <= dim <= 4096, batch >= 2 (>= 3
+ * for KL). *plan is NULL on failure. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_create(const zonal_loss_options *options,
+                                                        int64_t batch, int64_t dim,
+                                                        zonal_plan **plan);
+ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
+
+/* Computes *value and, unless gradient is NULL, the gradient of *value with respect to x.
+ *   x, gradient   [batch][dim], rows contiguous, float for ZONAL_FP32, double for ZONAL_DOUBLE;
+ *                 must not overlap
+ * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
+ * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
+                                                         double *value, void *gradient);
+
+/* Sets the step whose directions the next execution of a sliced loss draws (0 at first). */
+ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
+
+typedef struct zonal_plan_info {
+    double bias;  /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
+    double norm;  /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
+    double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
+    zonal_implementation implementation; /* the one chosen */
+    const char *backend;                 /* "ref", "cpu", "cuda" */
+    size_t scratch_bytes;                /* memory held beyond input and gradient */
+    double fit_error;                    /* checked bound on the profile's fit, 0 where none is used */
+} zonal_plan_info;
+ZONAL_API void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
+
+/* ------------------------------------------------------------------------------------------------
+ * The training objective over views z [views][batch][dim], the first "global_views" of them global:
+ *
+ *     L = (1 - lambda) L_inv + lambda * mean over views v of gain * D(z_v)
+ *     L_inv = mean over n, v of |x_nv - mu_n|^2,   mu_n = mean over the global views of x_nv
+ *
+ * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
+ */
+typedef enum zonal_gain {
+    ZONAL_GAIN_AUTO = 0, /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
+    ZONAL_GAIN_UNIT = 1,  /* 1: the printed equation */
+    ZONAL_GAIN_BATCH = 2, /* B: the test statistic B * D */
+    ZONAL_GAIN_VALUE = 3  /* gain_value */
+} zonal_gain;
+
+typedef struct zonal_objective_options {
+    zonal_loss_options loss;
+    double lambda; /* in [0, 1]; defaults .05, KL .5 */
+    zonal_gain gain;
+    double gain_value;
+} zonal_objective_options;
+
+typedef struct zonal_objective_parts {
+    double total;       /* L */
+    double invariance;  /* L_inv */
+    double discrepancy; /* mean over views of D */
+    double gain;        /* the factor used */
+    double threshold;   /* f* = (1-lambda) K/(lambda psi'(1)): below it training collapses; 0: unknown */
+} zonal_objective_parts;
+
+typedef struct zonal_objective zonal_objective;
+
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_defaults(const char *method,
+                                                               zonal_objective_options *options);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_create(const zonal_objective_options *options,
+                                                             int64_t views, int64_t global_views,
+                                                             int64_t batch, int64_t dim,
+                                                             zonal_objective **objective);
+ZONAL_API void zonal_objective_destroy(zonal_objective *objective);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_execute(zonal_objective *objective,
+                                                              const void *z,
+                                                              zonal_objective_parts *parts,
+                                                              void *gradient);
+ZONAL_API void zonal_objective_set_step(zonal_objective *objective, uint32_t step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

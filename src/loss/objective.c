@@ -1,0 +1,157 @@
+#include <math.h>
+
+#include "backend/backend.h"
+#include "core/memory.h"
+#include "zonal/loss.h"
+
+struct zonal_objective {
+    zonal_objective_options options;
+    int64_t views, global_views, batch, dim;
+    zonal_plan *plan; /* one view's discrepancy, run view by view */
+    const zonal__operation_table *invariance;
+    zonal__work *work;
+    double gain, threshold;
+};
+
+zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
+    *options = (zonal_objective_options){0};
+    ZONAL_TRY(zonal_loss_defaults(method, &options->loss));
+    options->lambda = options->loss.discrepancy == ZONAL_KL ? 0.5 : 0.05;
+    return ZONAL_OK;
+}
+
+static zonal_status check(const zonal_objective_options *options, int64_t views,
+                          int64_t global_views) {
+    if (views < 1)
+        return ZONAL_FAIL(ZONAL_SHAPE, "there must be at least 1 view, got %lld", (long long)views);
+    if (global_views < 1 || global_views > views)
+        return ZONAL_FAIL(ZONAL_SHAPE, "global views must be from 1 to all %lld views, got %lld",
+                          (long long)views, (long long)global_views);
+    if (!(options->lambda >= 0 && options->lambda <= 1))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "lambda must be from 0 to 1, got %g", options->lambda);
+    if (options->gain == ZONAL_GAIN_VALUE &&
+        !(options->gain_value > 0 && options->gain_value < INFINITY))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "gain must be positive and finite, got %g",
+                          options->gain_value);
+    return ZONAL_OK;
+}
+
+/* Near collapse L_inv = K t2 and D = 1 - psi'(1)(s2 + t2), with t2 the variance between the views of
+ * a sample and s2 the one between samples; a direction grows when gain lambda psi'(1) exceeds
+ * (1-lambda) K. */
+static double collapse_threshold(double lambda, double slope, int64_t views, int64_t global_views) {
+    double v = (double)views, g = (double)global_views;
+    double k = 1 + (v - 2 * g) / (g * v);
+    if (!(slope > 0) || !(lambda > 0) || !isfinite(slope)) return 0;
+    return (1 - lambda) * k / (lambda * slope);
+}
+
+static double choose_gain(const zonal_objective *objective) {
+    const zonal_objective_options *options = &objective->options;
+    switch (options->gain) {
+    case ZONAL_GAIN_UNIT: return 1;
+    case ZONAL_GAIN_BATCH: return (double)objective->batch;
+    case ZONAL_GAIN_VALUE: return options->gain_value;
+    default: break;
+    }
+    if (options->loss.discrepancy == ZONAL_SIGREG) return 1;
+    if (options->loss.discrepancy != ZONAL_KL) return (double)objective->batch;
+    /* KL works best just above the threshold: 1.15 f* trained best in the window 1.0 to 1.4. */
+    return objective->threshold > 0 ? 1.15 * objective->threshold : 1;
+}
+
+static zonal_status build(zonal_objective *objective) {
+    const zonal_loss_options *loss = &objective->options.loss;
+    const zonal__backend *backend = loss->implementation == ZONAL_IMPLEMENTATION_REF
+                                        ? zonal__backend_ref()
+                                        : zonal__backend_cpu();
+    zonal__problem problem = {
+        .rows = objective->batch,
+        .dim = objective->dim,
+        .precision = loss->precision,
+        .unit_rows = loss->unit_rows,
+        .raw_rows = loss->discrepancy == ZONAL_SIGREG,
+        .threads = zonal__backend_threads(loss->threads),
+        .views = objective->views,
+        .global_views = objective->global_views,
+    };
+    zonal_plan_info info;
+    ZONAL_TRY(zonal_plan_create(loss, objective->batch, objective->dim, &objective->plan));
+    objective->invariance = backend->operations[ZONAL__INVARIANCE];
+    ZONAL_TRY(objective->invariance->create(&problem, &objective->work));
+    zonal_plan_info_get(objective->plan, &info);
+    objective->threshold = collapse_threshold(objective->options.lambda, info.slope,
+                                              objective->views, objective->global_views);
+    objective->gain = choose_gain(objective);
+    return ZONAL_OK;
+}
+
+zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
+                                    int64_t global_views, int64_t batch, int64_t dim,
+                                    zonal_objective **out) {
+    zonal_objective *objective;
+    *out = NULL;
+    ZONAL_TRY(check(options, views, global_views));
+    ZONAL_TRY(ZONAL_NEW(&objective, 1, "an objective"));
+    objective->options = *options;
+    objective->views = views;
+    objective->global_views = global_views;
+    objective->batch = batch;
+    objective->dim = dim;
+    zonal_status status = build(objective);
+    if (status == ZONAL_OK)
+        *out = objective;
+    else
+        zonal_objective_destroy(objective);
+    return status;
+}
+
+void zonal_objective_destroy(zonal_objective *objective) {
+    if (!objective) return;
+    if (objective->work) objective->invariance->destroy(objective->work);
+    zonal_plan_destroy(objective->plan);
+    zonal__free(objective);
+}
+
+static void scale_rows(zonal_precision precision, int64_t n, double factor, void *x) {
+    if (precision == ZONAL_FP32)
+        for (int64_t i = 0; i < n; i++) ((float *)x)[i] *= (float)factor;
+    else
+        for (int64_t i = 0; i < n; i++) ((double *)x)[i] *= factor;
+}
+
+zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
+                                     zonal_objective_parts *parts, void *gradient) {
+    int64_t count = objective->batch * objective->dim;
+    zonal_precision precision = objective->options.loss.precision;
+    size_t view_bytes = (size_t)count * (precision == ZONAL_FP32 ? sizeof(float) : sizeof(double));
+    double lambda = objective->options.lambda, sum = 0, inverse = 1 / (double)objective->views;
+    *parts = (zonal_objective_parts){.total = NAN,
+                                     .invariance = NAN,
+                                     .discrepancy = NAN,
+                                     .gain = objective->gain,
+                                     .threshold = objective->threshold};
+    for (int64_t v = 0; v < objective->views; v++) {
+        void *view_gradient = gradient ? (char *)gradient + (size_t)v * view_bytes : NULL;
+        double value;
+        zonal_status status = zonal_plan_execute(
+            objective->plan, (const char *)z + (size_t)v * view_bytes, &value, view_gradient);
+        if (status != ZONAL_OK) {
+            zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+            return ZONAL_FAIL(status, "view %lld: %s", (long long)v, inner.message);
+        }
+        if (gradient)
+            scale_rows(precision, count, lambda * objective->gain * inverse, view_gradient);
+        sum += value;
+    }
+    double invariance;
+    ZONAL_TRY(objective->invariance->run(objective->work, z, 0, &invariance, gradient, 1 - lambda));
+    parts->invariance = invariance;
+    parts->discrepancy = sum * inverse;
+    parts->total = (1 - lambda) * invariance + lambda * objective->gain * parts->discrepancy;
+    return ZONAL_OK;
+}
+
+void zonal_objective_set_step(zonal_objective *objective, uint32_t step) {
+    zonal_plan_set_step(objective->plan, step);
+}

@@ -1,0 +1,106 @@
+#include "loss/profile.h"
+
+#include <math.h>
+
+#include "math/harmonics.h"
+
+enum { MAX_TERMS = 4096 };
+
+/* A fit for double plans is as good as its coefficients can be rounded. For fp32 plans D may be off
+ * by 2e-11, and every term saved is time saved. */
+static double fit_tolerance(zonal_precision precision) {
+    return precision == ZONAL_DOUBLE ? 2e-17 : 1e-12;
+}
+
+static long double mmd_value(const void *context, long double c) {
+    return zonal__kernel_centred(context, c);
+}
+
+static long double mmd_slope(const void *context, long double c) {
+    const zonal_kernel *kernel = context;
+    return zonal__kernel_derivative(kernel, 1, c) / kernel->one_minus_a0;
+}
+
+/* The paper's formula, by derivatives: ((c^2-1) phi'' + (d-1) c phi') / ((d-1) phi'(1)). */
+static long double ksd_value(const void *context, long double c) {
+    const zonal_kernel *kernel = context;
+    long double e = (long double)(kernel->dim - 1);
+    return ((c * c - 1) * zonal__kernel_derivative(kernel, 2, c) +
+            e * c * zonal__kernel_derivative(kernel, 1, c)) /
+           (e * zonal__kernel_derivative(kernel, 1, 1));
+}
+
+static long double ksd_slope(const void *context, long double c) {
+    const zonal_kernel *kernel = context;
+    long double e = (long double)(kernel->dim - 1);
+    return ((c * c - 1) * zonal__kernel_derivative(kernel, 3, c) +
+            (e + 2) * c * zonal__kernel_derivative(kernel, 2, c) +
+            e * zonal__kernel_derivative(kernel, 1, c)) /
+           (e * zonal__kernel_derivative(kernel, 1, 1));
+}
+
+static zonal_status sample_psi(const void *context, long double c, long double *out) {
+    const zonal__pair_function *psi = context;
+    *out = psi->value(psi->context, c);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy discrepancy,
+                                 zonal_precision precision, zonal__profile *profile) {
+    double tolerance = fit_tolerance(precision);
+    zonal_kernel_constants constants;
+    zonal_kernel_constants_get(kernel, &constants);
+    *profile = (zonal__profile){0};
+    profile->psi.context = kernel;
+    profile->psi.value = discrepancy == ZONAL_MMD ? mmd_value : ksd_value;
+    profile->psi.slope = discrepancy == ZONAL_MMD ? mmd_slope : ksd_slope;
+    profile->norm = discrepancy == ZONAL_MMD ? constants.mmd_norm : constants.ksd_norm;
+    if (kernel->spec.family == ZONAL_CHORDAL) {
+        if (discrepancy != ZONAL_MMD)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no finite slope at c = 1, so "
+                                              "there is no KSD with it; use mmd-chordal");
+        profile->psi.chord = (double)(1 / kernel->one_minus_a0);
+        profile->slope = INFINITY;
+        return ZONAL_OK;
+    }
+    profile->slope = (double)profile->psi.slope(kernel, 1);
+    ZONAL_TRY(zonal__fit_create(sample_psi, &profile->psi, -1, tolerance,
+                                precision == ZONAL_DOUBLE ? 2e-15 : tolerance, MAX_TERMS,
+                                &profile->fit));
+    profile->psi.fit = profile->fit;
+    return ZONAL_OK;
+}
+
+void zonal__profile_fini(zonal__profile *profile) {
+    zonal__fit_destroy(profile->fit);
+    *profile = (zonal__profile){0};
+}
+
+double zonal__profile_share(const zonal_kernel *kernel, zonal_discrepancy discrepancy, int l) {
+    if (l < 1 || l >= kernel->degrees) return 0;
+    if (discrepancy == ZONAL_MMD) return (double)(kernel->a[l] / kernel->one_minus_a0);
+    /* sum over l of L_l a_l = (d-1) phi'(1) */
+    return (double)(zonal__eigenvalue(l, kernel->dim) * kernel->a[l] /
+                    ((long double)(kernel->dim - 1) * zonal__kernel_derivative(kernel, 1, 1)));
+}
+
+int zonal__profile_degree(const zonal_kernel *kernel) {
+    if (kernel->spec.family != ZONAL_BAND && kernel->spec.family != ZONAL_SPECTRUM) return 0;
+    int l = kernel->degrees - 1;
+    while (l > 0 && kernel->a[l] == 0) l--;
+    return l;
+}
+
+static zonal_status sample_fit(const void *context, long double c, long double *out) {
+    *out = zonal__fit_value(context, (double)c);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__profile_fit_log(const zonal_kernel *kernel, zonal_precision precision,
+                                    zonal__fit **fit) {
+    const zonal__fit *full = kernel->log_phi;
+    /* In double the samples of the full fit are its own rounding away from it; in fp32 a tenth of
+     * what single precision can see is enough. */
+    double size = (double)-kernel->log_a0, tolerance = size * (precision == ZONAL_DOUBLE ? 1e-15 : 1e-10);
+    return zonal__fit_create(sample_fit, full, full->low, tolerance, 10 * tolerance, MAX_TERMS, fit);
+}

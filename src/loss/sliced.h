@@ -1,0 +1,21 @@
+/*
+ * The knots, weights and targets of SUSReg and SIGReg.
+ */
+#ifndef ZONAL_LOSS_SLICED_H
+#define ZONAL_LOSS_SLICED_H
+
+#include "backend/backend.h"
+
+typedef struct zonal__sliced_tables {
+    zonal__sliced sliced; /* points at the arrays below */
+    double *weight, *target;
+    double divisor; /* the expected value at collapse, or 1 */
+    double slope;   /* of the divided statistic in c at c = 1, as psi'(1) is; 0 for SIGReg */
+} zonal__sliced_tables;
+
+/* scale is SUSReg's s^2 (0: d). Undo with zonal__sliced_fini, also after failure. */
+zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_sliced_options *options,
+                                double scale, int64_t dim, zonal__sliced_tables *tables);
+void zonal__sliced_fini(zonal__sliced_tables *tables);
+
+#endif
