@@ -1,0 +1,22 @@
+/*
+ * Collapse meters, with the values uniform points would show.
+ */
+#ifndef ZONAL_UNIFORMITY_METERS_H
+#define ZONAL_UNIFORMITY_METERS_H
+
+#include <stdint.h>
+
+/* RankMe (Garrido et al. 2023): exp of the entropy of p_k = s_k / sum s, s_k = sqrt of the
+ * eigenvalues of the second moment. Negative eigenvalues (rounding) count as 0. */
+double zonal__effective_rank(int64_t d, const double *eigenvalues);
+
+/* Its value for n uniform points in d dimensions, from the Marchenko-Pastur law of the eigenvalues:
+ * within 2 % for n, d >= 20. */
+double zonal__effective_rank_expected(int64_t n, int64_t d);
+
+/* 1 / sum of squared shares of the eigenvalues: k for points spread evenly over k dimensions. */
+double zonal__participation(int64_t d, const double *eigenvalues);
+/* n uniform points: 1/E[tr M^2], E[tr M^2] = 1/d + (1 - 1/d)/n. */
+double zonal__participation_expected(int64_t n, int64_t d);
+
+#endif
