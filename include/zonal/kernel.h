@@ -16,7 +16,8 @@
  *     chordal    phi(c) = 1 - sqrt((1-c)/2)                        none
  *     spectrum   w_l given, w_l >= 0, not all zero beyond l = 0    weights
  *
- * The weight N_l is the addition theorem's: it is what reproduces the paper's Figure 3. The induced
+ * The weight N_l is the addition theorem's: it is what reproduces the paper's Figure 3 (the other
+ * reading, a_l proportional to w_l, is the option without_multiplicity). The induced
  * kernel is the limit of SUSReg over infinitely many slices (the paper, section 3); s^2 = d stands
  * for embeddings scaled to unit variance per coordinate, s^2 = 1 for the formula as printed.
  *
@@ -57,6 +58,9 @@ typedef struct zonal_kernel_spec {
     double r;
     const double *weights; /* [n_weights]: w_0, w_1, ...; copied */
     int n_weights;
+    /* 1: a_l proportional to w_l alone, the other reading of the paper's "normalised Gegenbauer
+     * polynomials", for heat, band, poisson and spectrum. It cannot reproduce the paper's Figure 3. */
+    int without_multiplicity;
     int log_profile; /* 1: prepare log phi too (what KL needs); fails unless phi > 0 on [-1, 1] */
 } zonal_kernel_spec;
 

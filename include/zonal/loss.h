@@ -138,6 +138,14 @@ ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 
+/* On CUDA (ZONAL_DEVICE_CUDA) x, value and gradient of zonal_plan_execute are device memory, x and
+ * gradient of the options' dtype. Execution only enqueues work on the stream (a cudaStream_t as
+ * void *; NULL, the default stream, at first): it takes no memory, does not wait, and can be captured
+ * in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits for the stream and
+ * reports it (the first such row since the last call). On the CPU status is always ZONAL_OK. */
+ZONAL_API void zonal_plan_set_stream(zonal_plan *plan, void *stream);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
+
 /* Sets the step whose directions the next execution of a sliced loss draws (0 at first). */
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
 
@@ -196,6 +204,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_execute(zonal_objective *o
                                                               zonal_objective_parts *parts,
                                                               void *gradient);
 ZONAL_API void zonal_objective_set_step(zonal_objective *objective, uint32_t step);
+/* As for a plan: on CUDA z, parts and gradient of zonal_objective_execute are device memory. */
+ZONAL_API void zonal_objective_set_stream(zonal_objective *objective, void *stream);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_status(zonal_objective *objective);
 
 #ifdef __cplusplus
 }

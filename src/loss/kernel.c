@@ -55,6 +55,10 @@ static zonal_status check_spec(zonal_kernel_spec *spec, int64_t dim) {
     if (dim < 2 || dim > MAX_DIM)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to %d, got %lld", MAX_DIM,
                           (long long)dim);
+    if (spec->without_multiplicity && (spec->family == ZONAL_INDUCED || spec->family == ZONAL_CHORDAL))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the %s kernel is not given by weights, so there is "
+                                          "nothing to leave multiplicities out of",
+                          zonal_family_name(spec->family));
     switch (spec->family) {
     case ZONAL_HEAT:
         if (spec->t == 0) spec->t = 5 / d;
@@ -160,11 +164,10 @@ static long double induced_derivative(const zonal_kernel *kernel, int order, lon
 }
 
 long double zonal__kernel_derivative(const zonal_kernel *kernel, int order, long double c) {
-    switch (kernel->spec.family) {
-    case ZONAL_INDUCED: return induced_derivative(kernel, order, c);
-    case ZONAL_POISSON: return poisson_derivative(kernel, order, c);
-    case ZONAL_CHORDAL: return chordal_derivative(order, c);
-    default: break;
+    if (!zonal__kernel_is_series(kernel)) {
+        if (kernel->spec.family == ZONAL_INDUCED) return induced_derivative(kernel, order, c);
+        if (kernel->spec.family == ZONAL_POISSON) return poisson_derivative(kernel, order, c);
+        return chordal_derivative(order, c);
     }
     if (order == 0) return zonal__series(0, kernel->degrees, kernel->a, kernel->dim, c);
     return zonal__series_derivative(kernel->degrees, kernel->a, kernel->dim, order, c);
@@ -180,11 +183,10 @@ static long double induced_deficit(const zonal_kernel *kernel, long double c) {
 
 long double zonal__kernel_centred(const zonal_kernel *kernel, long double c) {
     long double norm = kernel->one_minus_a0;
-    switch (kernel->spec.family) {
-    case ZONAL_INDUCED: return 1 - induced_deficit(kernel, c) / norm;
-    case ZONAL_POISSON: return 1 + expm1l(poisson_log(kernel, c)) / norm;
-    case ZONAL_CHORDAL: return 1 - sqrtl((1 - c) / 2) / norm;
-    default: break;
+    if (!zonal__kernel_is_series(kernel)) {
+        if (kernel->spec.family == ZONAL_INDUCED) return 1 - induced_deficit(kernel, c) / norm;
+        if (kernel->spec.family == ZONAL_POISSON) return 1 + expm1l(poisson_log(kernel, c)) / norm;
+        return 1 - sqrtl((1 - c) / 2) / norm;
     }
     /* The series without its first term: l = 0 is left out, never subtracted. */
     return zonal__series(1, kernel->degrees, kernel->a, kernel->dim, c) / norm;

@@ -27,6 +27,13 @@ struct zonal_kernel {
     zonal__fit *log_phi;      /* when spec.log_profile */
 };
 
+/* 1 where phi is evaluated as the series of a_l; 0 where it has a closed form or an integral. */
+static inline int zonal__kernel_is_series(const zonal_kernel *kernel) {
+    zonal_family family = kernel->spec.family;
+    return family == ZONAL_HEAT || family == ZONAL_BAND || family == ZONAL_SPECTRUM ||
+           (family == ZONAL_POISSON && kernel->spec.without_multiplicity);
+}
+
 /* The derivative of phi of order 0, 1, 2 or 3 at c. */
 long double zonal__kernel_derivative(const zonal_kernel *kernel, int order, long double c);
 

@@ -1,10 +1,11 @@
 /*
  * log phi, fitted: what KL evaluates for every pair.
  *
- * Far from c = 1 a narrow kernel is the tiny sum of large alternating terms: at d = 2048, t = 2/d the
- * series cancels 240 digits. Its samples are therefore summed in fixed point of 1024 bits, once per
- * kernel; the fit of their logarithm has a few dozen coefficients and is as good as a double holds.
- * Spectra are cut where their tail is below 1e-280, since phi >= 1e-250 is what the fit must show.
+ * Far from c = 1 a narrow kernel is the tiny sum of large alternating terms: at d = 2048, t = 2/d
+ * the series cancels 240 digits. Its samples are therefore summed in fixed point of 1024 bits, once
+ * per kernel; the fit of their logarithm has a few dozen coefficients and is as good as a double
+ * holds. Spectra are cut where their tail is below 1e-280, since phi >= 1e-250 is what the fit must
+ * show.
  */
 #include <limits.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 enum { MAX_BIG_DEGREES = 20000, MAX_TERMS = 4096 };
 
 static const long double LOG_SMALLEST = -575.646273248511421L; /* log 1e-250 */
-static const long double LOG_TAIL = -645.0L;                    /* log 1e-280 */
+static const long double LOG_TAIL = -645.0L;                   /* log 1e-280 */
 
 /* u_l proportional to a_l, the largest near 1, so that truncation errors are absolute. */
 typedef struct big_series {
@@ -148,7 +149,8 @@ static zonal_status build(const zonal_kernel *kernel, big_series *series) {
     else
         fill_chain(series, peak, heat, spec->t);
     zonal__big_from(&series->total, 0);
-    for (int l = 0; l < series->n; l++) zonal__big_add(&series->total, &series->total, &series->u[l]);
+    for (int l = 0; l < series->n; l++)
+        zonal__big_add(&series->total, &series->total, &series->u[l]);
     return ZONAL_OK;
 }
 
@@ -177,6 +179,13 @@ static void sum_series(const big_series *series, long double c, zonal__big *sum)
     }
 }
 
+static zonal_status not_positive(long double c) {
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "KL needs a kernel that is positive everywhere, and this one is not at "
+                      "c = %.3Lf; use heat, induced or poisson, or MMD or KSD with this one",
+                      c);
+}
+
 static zonal_status log_of_series(const void *context, long double c, long double *out) {
     const big_series *series = context;
     zonal__big sum, deficit;
@@ -189,11 +198,7 @@ static zonal_status log_of_series(const void *context, long double c, long doubl
         *out = LOG_TAIL;
         return ZONAL_OK;
     }
-    if (!(mantissa > 0))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "KL needs a kernel that is positive everywhere, and this one is not at "
-                          "c = %.3Lf; use heat, induced or poisson, or MMD or KSD with this one",
-                          c);
+    if (!(mantissa > 0)) return not_positive(c);
     *out = logl(mantissa / total) + (exponent - total_exponent) * logl(2.0L);
     if (*out > -0.5L) { /* near 1: through the exact difference, for the digits of 1 - phi */
         zonal__big_subtract(&deficit, &series->total, &sum);
@@ -208,9 +213,19 @@ static zonal_status log_closed(const void *context, long double c, long double *
     return ZONAL_OK;
 }
 
+/* Without multiplicities the high degrees never dominate, nothing cancels, and long double does. */
+static zonal_status log_without_multiplicity(const void *context, long double c, long double *out) {
+    const zonal_kernel *kernel = context;
+    long double deficit = kernel->one_minus_a0 * (1 - zonal__kernel_centred(kernel, c));
+    long double phi = zonal__kernel_derivative(kernel, 0, c);
+    if (!(phi > 1e-12L)) return not_positive(c);
+    *out = deficit < 0.5L ? log1pl(-deficit) : logl(phi);
+    return ZONAL_OK;
+}
+
 /* The lowest cosine with log phi >= log 1e-250, a little below it, as a short binary fraction. */
 static zonal_status find_low(zonal__fit_function f, const void *context, double *low) {
-    long double at_low;
+    long double at_low = 0;
     double high = 1;
     *low = -1;
     ZONAL_TRY(f(context, *low, &at_low));
@@ -240,8 +255,11 @@ zonal_status zonal__kernel_fit_log(const zonal_kernel *kernel, zonal__fit **fit)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "KL needs a kernel that is positive everywhere, and "
                                           "chordal is 0 at c = -1; use heat, induced or poisson");
     if (!(kernel->log_a0 > -INFINITY))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "KL needs a kernel that is positive everywhere, and without "
-                                          "weight at degree 0 the mean of this one is 0");
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "KL needs a kernel that is positive everywhere, and without "
+                          "weight at degree 0 the mean of this one is 0");
+    if (kernel->spec.without_multiplicity)
+        return fit_from(log_without_multiplicity, kernel, kernel->log_a0, fit);
     if (family == ZONAL_INDUCED || family == ZONAL_POISSON)
         return fit_from(log_closed, kernel, kernel->log_a0, fit);
     big_series series = {0};

@@ -1,15 +1,16 @@
 #include <math.h>
 
-#include "backend/backend.h"
 #include "core/memory.h"
-#include "zonal/loss.h"
+#include "loss/plan.h"
 
 struct zonal_objective {
     zonal_objective_options options;
     int64_t views, global_views, batch, dim;
     zonal_plan *plan; /* one view's discrepancy, run view by view */
-    const zonal__operation_table *invariance;
+    const zonal__operation_table *table; /* the alignment's; on a device, the whole objective's */
     zonal__work *work;
+    int device; /* 1: one operation computes everything */
+    uint32_t step;
     double gain, threshold;
 };
 
@@ -29,6 +30,8 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
                           (long long)views, (long long)global_views);
     if (!(options->lambda >= 0 && options->lambda <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "lambda must be from 0 to 1, got %g", options->lambda);
+    if ((unsigned)options->gain > ZONAL_GAIN_VALUE)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no gain %d", (int)options->gain);
     if (options->gain == ZONAL_GAIN_VALUE &&
         !(options->gain_value > 0 && options->gain_value < INFINITY))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "gain must be positive and finite, got %g",
@@ -62,28 +65,26 @@ static double choose_gain(const zonal_objective *objective) {
 
 static zonal_status build(zonal_objective *objective) {
     const zonal_loss_options *loss = &objective->options.loss;
-    const zonal__backend *backend = loss->implementation == ZONAL_IMPLEMENTATION_REF
-                                        ? zonal__backend_ref()
-                                        : zonal__backend_cpu();
-    zonal__problem problem = {
-        .rows = objective->batch,
-        .dim = objective->dim,
-        .precision = loss->precision,
-        .unit_rows = loss->unit_rows,
-        .raw_rows = loss->discrepancy == ZONAL_SIGREG,
-        .threads = zonal__backend_threads(loss->threads),
-        .views = objective->views,
-        .global_views = objective->global_views,
-    };
     zonal_plan_info info;
-    ZONAL_TRY(zonal_plan_create(loss, objective->batch, objective->dim, &objective->plan));
-    objective->invariance = backend->operations[ZONAL__INVARIANCE];
-    ZONAL_TRY(objective->invariance->create(&problem, &objective->work));
+    objective->device = loss->device == ZONAL_DEVICE_CUDA;
+    if (objective->device)
+        ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
+    else
+        ZONAL_TRY(zonal_plan_create(loss, objective->batch, objective->dim, &objective->plan));
     zonal_plan_info_get(objective->plan, &info);
     objective->threshold = collapse_threshold(objective->options.lambda, info.slope,
                                               objective->views, objective->global_views);
     objective->gain = choose_gain(objective);
-    return ZONAL_OK;
+    zonal__problem problem = *zonal__plan_problem(objective->plan);
+    problem.raw_rows = loss->discrepancy == ZONAL_SIGREG;
+    problem.views = objective->views;
+    problem.global_views = objective->global_views;
+    problem.lambda = objective->options.lambda;
+    problem.gain = objective->gain;
+    problem.threshold = objective->threshold;
+    objective->table = zonal__plan_backend(objective->plan)
+                           ->operations[objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE];
+    return objective->table->create(&problem, &objective->work);
 }
 
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
@@ -108,7 +109,7 @@ zonal_status zonal_objective_create(const zonal_objective_options *options, int6
 
 void zonal_objective_destroy(zonal_objective *objective) {
     if (!objective) return;
-    if (objective->work) objective->invariance->destroy(objective->work);
+    if (objective->work) objective->table->destroy(objective->work);
     zonal_plan_destroy(objective->plan);
     zonal__free(objective);
 }
@@ -120,8 +121,8 @@ static void scale_rows(zonal_precision precision, int64_t n, double factor, void
         for (int64_t i = 0; i < n; i++) ((double *)x)[i] *= factor;
 }
 
-zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
-                                     zonal_objective_parts *parts, void *gradient) {
+static zonal_status execute_views(zonal_objective *objective, const void *z,
+                                  zonal_objective_parts *parts, void *gradient) {
     int64_t count = objective->batch * objective->dim;
     zonal_precision precision = objective->options.loss.precision;
     size_t view_bytes = (size_t)count * (precision == ZONAL_FP32 ? sizeof(float) : sizeof(double));
@@ -145,13 +146,30 @@ zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
         sum += value;
     }
     double invariance;
-    ZONAL_TRY(objective->invariance->run(objective->work, z, 0, &invariance, gradient, 1 - lambda));
+    ZONAL_TRY(objective->table->run(objective->work, z, 0, &invariance, gradient, 1 - lambda));
     parts->invariance = invariance;
     parts->discrepancy = sum * inverse;
     parts->total = (1 - lambda) * invariance + lambda * objective->gain * parts->discrepancy;
     return ZONAL_OK;
 }
 
+zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
+                                     zonal_objective_parts *parts, void *gradient) {
+    if (objective->device)
+        return objective->table->run(objective->work, z, objective->step, (double *)parts, gradient,
+                                     1);
+    return execute_views(objective, z, parts, gradient);
+}
+
 void zonal_objective_set_step(zonal_objective *objective, uint32_t step) {
+    objective->step = step;
     zonal_plan_set_step(objective->plan, step);
+}
+
+void zonal_objective_set_stream(zonal_objective *objective, void *stream) {
+    if (objective->table->set_stream) objective->table->set_stream(objective->work, stream);
+}
+
+zonal_status zonal_objective_status(zonal_objective *objective) {
+    return objective->table->check ? objective->table->check(objective->work) : ZONAL_OK;
 }

@@ -1,20 +1,19 @@
+#include "loss/plan.h"
+
 #include <math.h>
 
-#include "backend/backend.h"
 #include "core/memory.h"
-#include "loss/profile.h"
-#include "loss/sliced.h"
-#include "zonal/loss.h"
 
 struct zonal_plan {
     zonal_loss_options options;
     int64_t batch, dim;
-    zonal_kernel *kernel;         /* MMD, KSD, KL */
-    zonal__profile profile;       /* MMD, KSD */
-    zonal__fit *log_phi;          /* KL */
-    zonal__sliced_tables tables;  /* SUSReg, SIGReg */
+    zonal_kernel *kernel;        /* MMD, KSD, KL */
+    zonal__profile profile;      /* MMD, KSD */
+    zonal__fit *log_phi;         /* KL, where the kernel's own is not used */
+    zonal__sliced_tables tables; /* SUSReg, SIGReg */
     const zonal__backend *backend;
-    const zonal__operation_table *operation;
+    zonal__operation operation;
+    zonal__problem problem; /* what the operation is made for; points into this plan */
     zonal__work *work;
     uint32_t step;
     double offset, factor; /* value = offset + factor * what the operation returns */
@@ -30,18 +29,30 @@ static zonal_status check(const zonal_loss_options *options, int64_t batch, int6
     int64_t least = kl && options->estimator != ZONAL_ESTIMATOR_V ? 3 : 2;
     if ((unsigned)options->discrepancy > ZONAL_SIGREG)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no discrepancy %d", (int)options->discrepancy);
+    if ((unsigned)options->estimator > ZONAL_ESTIMATOR_U ||
+        (unsigned)options->kl_norm > ZONAL_KL_NORM_PAPER ||
+        (unsigned)options->device > ZONAL_DEVICE_CUDA ||
+        (unsigned)options->precision > ZONAL_BF16 ||
+        (unsigned)options->implementation > ZONAL_IMPLEMENTATION_MOMENTS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "there is no estimator %d, KL norm %d, device %d, precision %d or "
+                          "implementation %d; one of them is not in its list",
+                          (int)options->estimator, (int)options->kl_norm, (int)options->device,
+                          (int)options->precision, (int)options->implementation);
     if (batch < least)
         return ZONAL_FAIL(ZONAL_SHAPE, "%s needs a batch of at least %lld rows, got %lld",
                           kl ? "KL" : "a discrepancy", (long long)least, (long long)batch);
     if (dim < 2 || dim > 4096)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)dim);
-    if (options->device != ZONAL_DEVICE_CPU)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "this build of zonal has no CUDA losses; use the device cpu");
-    if (options->precision != ZONAL_DOUBLE && options->precision != ZONAL_FP32)
+    int cuda = options->device == ZONAL_DEVICE_CUDA;
+    if (!cuda && options->precision != ZONAL_DOUBLE && options->precision != ZONAL_FP32)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "tf32 and bf16 are CUDA precisions; on the CPU use double or fp32");
+    if (cuda && options->precision == ZONAL_DOUBLE)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "double is a precision of the CPU; on CUDA use fp32, tf32 or bf16");
+    if (cuda && !zonal__backend_cuda()) return zonal_last_error()->status;
     if (options->threads < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "threads must not be negative, got %d", options->threads);
     return ZONAL_OK;
@@ -58,25 +69,24 @@ static zonal_status choose(zonal_plan *plan, int degree) {
     if (asked == ZONAL_IMPLEMENTATION_PAIRS && is_sliced(&plan->options))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a sliced loss has no pairs; leave the implementation to the plan");
+    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
+    if (cuda && asked == ZONAL_IMPLEMENTATION_REF)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
+    /* On CUDA a small batch is one launch by pairs, and moments are several. */
+    int cheaper = 4 * plan->batch >= 3 * plan->dim && !(cuda && plan->batch <= 1024);
     if (asked == ZONAL_IMPLEMENTATION_AUTO)
-        asked = possible && 4 * plan->batch >= 3 * plan->dim ? ZONAL_IMPLEMENTATION_MOMENTS
-                                                             : ZONAL_IMPLEMENTATION_PAIRS;
+        asked = possible && cheaper ? ZONAL_IMPLEMENTATION_MOMENTS : ZONAL_IMPLEMENTATION_PAIRS;
     plan->info.implementation = asked;
-    plan->backend = asked == ZONAL_IMPLEMENTATION_REF ? zonal__backend_ref() : zonal__backend_cpu();
+    plan->backend = cuda                                ? zonal__backend_cuda()
+                    : asked == ZONAL_IMPLEMENTATION_REF ? zonal__backend_ref()
+                                                        : zonal__backend_cpu();
     plan->info.backend = plan->backend->name;
     return ZONAL_OK;
 }
 
-static zonal_status create_work(zonal_plan *plan, zonal__operation operation,
-                                const zonal__problem *problem) {
-    plan->operation = plan->backend->operations[operation];
-    ZONAL_TRY(plan->operation->create(problem, &plan->work));
-    plan->info.scratch_bytes = plan->operation->scratch_bytes(plan->work);
-    return ZONAL_OK;
-}
-
 /* MMD and KSD: D = 1/B + off-diagonal sum / B^2 (V), or the off-diagonal mean (U). */
-static zonal_status build_pairs(zonal_plan *plan, zonal__problem *problem) {
+static zonal_status build_pairs(zonal_plan *plan) {
+    zonal__problem *problem = &plan->problem;
     zonal_loss_options *options = &plan->options;
     double b = (double)plan->batch;
     ZONAL_TRY(zonal_kernel_create(&options->kernel, plan->dim, &plan->kernel));
@@ -93,18 +103,21 @@ static zonal_status build_pairs(zonal_plan *plan, zonal__problem *problem) {
         plan->factor = 1;
         plan->offset = 1 / b;
     }
-    problem->psi = &plan->profile.psi;
-    problem->n_psi = 1;
     if (plan->info.implementation == ZONAL_IMPLEMENTATION_MOMENTS) {
+        plan->operation = ZONAL__MOMENTS;
         problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
         problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
-        return create_work(plan, ZONAL__MOMENTS, problem);
+        return ZONAL_OK;
     }
+    plan->operation = ZONAL__PAIRS;
+    problem->psi = &plan->profile.psi;
+    problem->n_psi = 1;
     plan->info.fit_error = plan->profile.fit ? plan->profile.fit->error : 0;
-    return create_work(plan, ZONAL__PAIRS, problem);
+    return ZONAL_OK;
 }
 
-static zonal_status build_kl(zonal_plan *plan, zonal__problem *problem) {
+static zonal_status build_kl(zonal_plan *plan) {
+    zonal__problem *problem = &plan->problem;
     zonal_loss_options *options = &plan->options;
     zonal_kernel_constants constants;
     if (options->kernel.family == ZONAL_HEAT && options->kernel.t == 0)
@@ -112,7 +125,11 @@ static zonal_status build_kl(zonal_plan *plan, zonal__problem *problem) {
     options->kernel.log_profile = 1;
     ZONAL_TRY(zonal_kernel_create(&options->kernel, plan->dim, &plan->kernel));
     ZONAL_TRY(choose(plan, 0));
-    ZONAL_TRY(zonal__profile_fit_log(plan->kernel, options->precision, &plan->log_phi));
+    const zonal__fit *log_phi = plan->kernel->log_phi;
+    if (options->precision != ZONAL_DOUBLE) {
+        ZONAL_TRY(zonal__profile_fit_log(plan->kernel, &plan->log_phi));
+        log_phi = plan->log_phi;
+    }
     zonal_kernel_constants_get(plan->kernel, &constants);
     double norm = constants.kl_norm;
     if (options->kl_norm == ZONAL_KL_NORM_PAPER) {
@@ -125,15 +142,16 @@ static zonal_status build_kl(zonal_plan *plan, zonal__problem *problem) {
     plan->info.norm = norm;
     plan->info.bias = -norm;
     plan->info.slope = constants.slope / norm;
-    plan->info.fit_error = plan->log_phi->error;
+    plan->info.fit_error = log_phi->error;
     plan->offset = 1;
     plan->factor = 1 / norm;
-    problem->log_phi = plan->log_phi;
+    plan->operation = ZONAL__KL;
+    problem->log_phi = log_phi;
     problem->keep_diagonal = options->estimator == ZONAL_ESTIMATOR_V;
-    return create_work(plan, ZONAL__KL, problem);
+    return ZONAL_OK;
 }
 
-static zonal_status build_sliced(zonal_plan *plan, zonal__problem *problem) {
+static zonal_status build_sliced(zonal_plan *plan) {
     zonal_loss_options *options = &plan->options;
     ZONAL_TRY(choose(plan, 0));
     ZONAL_TRY(zonal__sliced_init(options->discrepancy, &options->sliced, options->kernel.scale,
@@ -141,34 +159,40 @@ static zonal_status build_sliced(zonal_plan *plan, zonal__problem *problem) {
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
     plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
-    problem->sliced = &plan->tables.sliced;
-    return create_work(plan, ZONAL__SLICED, problem);
+    plan->operation = ZONAL__SLICED;
+    plan->problem.sliced = &plan->tables.sliced;
+    return ZONAL_OK;
 }
 
 static zonal_status build(zonal_plan *plan) {
     const zonal_loss_options *options = &plan->options;
-    zonal__problem problem = {
+    plan->problem = (zonal__problem){
         .rows = plan->batch,
         .dim = plan->dim,
         .precision = options->precision,
+        .dtype = options->dtype == ZONAL_DTYPE_AUTO ? ZONAL_DTYPE_FP32 : options->dtype,
         .unit_rows = options->unit_rows,
         .threads = zonal__backend_threads(options->threads),
+        .views = 1,
+        .global_views = 1,
     };
     if (options->discrepancy == ZONAL_KL)
-        ZONAL_TRY(build_kl(plan, &problem));
+        ZONAL_TRY(build_kl(plan));
     else if (is_sliced(options))
-        ZONAL_TRY(build_sliced(plan, &problem));
+        ZONAL_TRY(build_sliced(plan));
     else
-        ZONAL_TRY(build_pairs(plan, &problem));
+        ZONAL_TRY(build_pairs(plan));
     if (options->raw_value) {
         plan->offset *= plan->info.norm;
         plan->factor *= plan->info.norm;
     }
+    plan->problem.offset = plan->offset;
+    plan->problem.factor = plan->factor;
     return ZONAL_OK;
 }
 
-zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
-                               zonal_plan **out) {
+zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batch, int64_t dim,
+                                 zonal_plan **out) {
     zonal_plan *plan;
     *out = NULL;
     ZONAL_TRY(check(options, batch, dim));
@@ -184,9 +208,36 @@ zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch,
     return status;
 }
 
+const zonal__problem *zonal__plan_problem(const zonal_plan *plan) {
+    return &plan->problem;
+}
+
+const zonal__backend *zonal__plan_backend(const zonal_plan *plan) {
+    return plan->backend;
+}
+
+static const zonal__operation_table *table_of(const zonal_plan *plan) {
+    return plan->backend->operations[plan->operation];
+}
+
+zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
+                               zonal_plan **out) {
+    zonal_plan *plan;
+    *out = NULL;
+    ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
+    zonal_status status = table_of(plan)->create(&plan->problem, &plan->work);
+    if (status != ZONAL_OK) {
+        zonal_plan_destroy(plan);
+        return status;
+    }
+    plan->info.scratch_bytes = table_of(plan)->scratch_bytes(plan->work);
+    *out = plan;
+    return ZONAL_OK;
+}
+
 void zonal_plan_destroy(zonal_plan *plan) {
     if (!plan) return;
-    if (plan->work) plan->operation->destroy(plan->work);
+    if (plan->work) table_of(plan)->destroy(plan->work);
     zonal__profile_fini(&plan->profile);
     zonal__fit_destroy(plan->log_phi);
     zonal__sliced_fini(&plan->tables);
@@ -195,15 +246,26 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
+    const zonal__operation_table *table = table_of(plan);
+    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
     double raw = NAN;
-    *value = NAN;
+    if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->spec.family == ZONAL_CHORDAL)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the chordal kernel has an infinite slope at c = 1 and so no gradient; "
                           "it is for tests of uniformity: train with mmd-heat or mmd-band");
-    ZONAL_TRY(plan->operation->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
+    if (cuda) return table->run(plan->work, x, plan->step, value, gradient, plan->factor);
+    ZONAL_TRY(table->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
     *value = plan->offset + plan->factor * raw;
     return ZONAL_OK;
+}
+
+void zonal_plan_set_stream(zonal_plan *plan, void *stream) {
+    if (table_of(plan)->set_stream) table_of(plan)->set_stream(plan->work, stream);
+}
+
+zonal_status zonal_plan_status(zonal_plan *plan) {
+    return table_of(plan)->check ? table_of(plan)->check(plan->work) : ZONAL_OK;
 }
 
 void zonal_plan_set_step(zonal_plan *plan, uint32_t step) {

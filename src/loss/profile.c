@@ -96,11 +96,9 @@ static zonal_status sample_fit(const void *context, long double c, long double *
     return ZONAL_OK;
 }
 
-zonal_status zonal__profile_fit_log(const zonal_kernel *kernel, zonal_precision precision,
-                                    zonal__fit **fit) {
+zonal_status zonal__profile_fit_log(const zonal_kernel *kernel, zonal__fit **fit) {
     const zonal__fit *full = kernel->log_phi;
-    /* In double the samples of the full fit are its own rounding away from it; in fp32 a tenth of
-     * what single precision can see is enough. */
-    double size = (double)-kernel->log_a0, tolerance = size * (precision == ZONAL_DOUBLE ? 1e-15 : 1e-10);
-    return zonal__fit_create(sample_fit, full, full->low, tolerance, 10 * tolerance, MAX_TERMS, fit);
+    double tolerance = (double)(-1e-10L * kernel->log_a0); /* well below what a float can see */
+    return zonal__fit_create(sample_fit, full, full->low, tolerance, 10 * tolerance, MAX_TERMS,
+                             fit);
 }

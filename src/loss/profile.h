@@ -26,8 +26,7 @@ double zonal__profile_share(const zonal_kernel *kernel, zonal_discrepancy discre
 /* The highest degree with a share, or 0 when there is no last one. */
 int zonal__profile_degree(const zonal_kernel *kernel);
 
-/* A fit of log phi cut down to what fp32 plans need; the kernel's own otherwise copied in full. */
-zonal_status zonal__profile_fit_log(const zonal_kernel *kernel, zonal_precision precision,
-                                    zonal__fit **fit);
+/* A fit of log phi cut down to what fp32 plans need. (Double plans use the kernel's own.) */
+zonal_status zonal__profile_fit_log(const zonal_kernel *kernel, zonal__fit **fit);
 
 #endif

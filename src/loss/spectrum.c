@@ -8,7 +8,7 @@
 #include "math/quadrature.h"
 
 enum {
-    MAX_DEGREES = 20000,   /* of a spectrum: narrower kernels are refused */
+    MAX_DEGREES = 20000,    /* of a spectrum: narrower kernels are refused */
     CHORDAL_DEGREES = 4000, /* its spectrum falls like a power: cut here, the law adds the rest */
     MAX_NODES = 4096
 };
@@ -16,7 +16,7 @@ enum {
 /* a_{l+1}/a_l of the families given by their weights. */
 static long double weight_ratio(const zonal_kernel *kernel, int64_t l) {
     const zonal_kernel_spec *spec = &kernel->spec;
-    long double ratio = zonal__multiplicity_ratio(l, kernel->dim);
+    long double ratio = spec->without_multiplicity ? 1 : zonal__multiplicity_ratio(l, kernel->dim);
     if (spec->family == ZONAL_HEAT)
         return ratio * expl(-(long double)spec->t * (long double)(2 * l + kernel->dim - 1));
     if (spec->family == ZONAL_POISSON) return ratio * (long double)spec->r;
@@ -75,10 +75,12 @@ static zonal_status build_given(zonal_kernel *kernel) {
     ZONAL_TRY(ZONAL_NEW(&kernel->a, spec->n_weights, "the spectrum"));
     kernel->degrees = spec->n_weights;
     long double log_n = 0, top = -INFINITY;
-    for (int pass = 0; pass < 2; pass++) { /* first the largest term, then the terms relative to it */
+    for (int pass = 0; pass < 2;
+         pass++) { /* first the largest term, then the terms relative to it */
         log_n = 0;
         for (int l = 0; l < spec->n_weights; l++) {
-            if (l > 0) log_n = zonal__log_multiplicity(l, kernel->dim);
+            if (l > 0 && !spec->without_multiplicity)
+                log_n = zonal__log_multiplicity(l, kernel->dim);
             if (spec->weights[l] <= 0) continue;
             long double log_u = log_n + logl((long double)spec->weights[l]);
             if (pass == 0)
@@ -192,8 +194,7 @@ static void add_node(zonal_kernel *kernel, int k, int n, long double *f) {
     long double z = kappa * kappa / 4, chain = kernel->node_weight[k] * expl(-kappa);
     f[n + 1] = confluent_limit(half + n + 1, z);
     f[n] = confluent_limit(half + n, z);
-    for (int l = n - 1; l >= 0; l--)
-        f[l] = f[l + 1] + z / ((half + l) * (half + l + 1)) * f[l + 2];
+    for (int l = n - 1; l >= 0; l--) f[l] = f[l + 1] + z / ((half + l) * (half + l + 1)) * f[l + 2];
     for (int l = 0; l < n && chain > 0; l++) {
         kernel->a[l] += chain * f[l];
         chain *= zonal__multiplicity_ratio(l, kernel->dim) * kappa / (2 * (half + l));
@@ -227,9 +228,13 @@ static zonal_status build_induced(zonal_kernel *kernel) {
 
 zonal_status zonal__spectrum_build(zonal_kernel *kernel) {
     switch (kernel->spec.family) {
-    case ZONAL_INDUCED: return build_induced(kernel);
-    case ZONAL_CHORDAL: return build_chordal(kernel);
-    case ZONAL_SPECTRUM: return build_given(kernel);
-    default: return build_chain(kernel);
+    case ZONAL_INDUCED:
+        return build_induced(kernel);
+    case ZONAL_CHORDAL:
+        return build_chordal(kernel);
+    case ZONAL_SPECTRUM:
+        return build_given(kernel);
+    default:
+        return build_chain(kernel);
     }
 }

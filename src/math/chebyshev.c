@@ -155,20 +155,21 @@ zonal_status zonal__fit_create(zonal__fit_function f, const void *context, doubl
         ZONAL_TRY_GOTO(status, done, sample(f, context, low, n, n > 16, y));
         for (int k = 0; k < 2 * n; k++) cosine[k] = cosl(PI_L * k / n);
         transform(n, y, cosine, a);
-        /* The coefficients left out may add up to half the tolerance (and to the rounding noise of
-         * the samples); a quarter of the series must be there to show that they have died away. */
+        /* The coefficients left out may add up to half the tolerance and to the rounding noise of
+         * the samples, some ulp each (their functions are sums of up to thousands of terms); a
+         * quarter of the series must be there to show that they have died away. */
         long double tail = 0, largest = 0;
         for (int k = 0; k <= n; k++) largest = fmaxl(largest, fabsl(y[k]));
-        long double allowed = 0.5L * tolerance + largest * LDBL_EPSILON * n / 8;
+        long double allowed = 0.5L * tolerance + 4 * largest * LDBL_EPSILON * n;
         for (keep = n + 1; keep > 1; keep--) {
             if (!(tail + fabsl(a[keep - 1]) <= allowed)) break;
             tail += fabsl(a[keep - 1]);
         }
         int seen = keep <= n - n / 4;
         if (seen)
-            ZONAL_TRY_GOTO(status, done,
-                           seen_elsewhere(f, context, low, keep, a, 8 * allowed + 1e-15L * largest,
-                                          &seen));
+            ZONAL_TRY_GOTO(
+                status, done,
+                seen_elsewhere(f, context, low, keep, a, 8 * allowed + 1e-15L * largest, &seen));
         if (seen) break;
         if (2 * n > max_terms) {
             status = ZONAL_FAIL(ZONAL_NUMERIC,

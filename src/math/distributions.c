@@ -2,10 +2,11 @@
 
 #include <math.h>
 
-#define PI          3.14159265358979323846
+#define PI           3.14159265358979323846
 #define HALF_LOG_2PI 0.91893853320467274178
 
-/* ---- Quadrature ------------------------------------------------------------------------------- */
+/* ---- Quadrature -------------------------------------------------------------------------------
+ */
 
 typedef double (*integrand_function)(double at, const void *context);
 
@@ -18,7 +19,7 @@ static double integrate(integrand_function f, const void *context, double a, dou
     double sum = f(middle, context), last = INFINITY, value = 0;
     double step = reach / 6;
     for (int level = 0; level < 9; level++, step /= 2) {
-        for (int k = 1; k * step < reach * 1.0001; k += level > 0 ? 2 : 1) {
+        for (int k = 1; k * step<reach * 1.0001; k += level> 0 ? 2 : 1) {
             double t = k * step, u = PI / 2 * sinh(t), c = cosh(u);
             double weight = cosh(t) / (c * c), offset = half * tanh(u);
             sum += weight * (f(middle + offset, context) + f(middle - offset, context));
@@ -30,7 +31,8 @@ static double integrate(integrand_function f, const void *context, double a, dou
     return value;
 }
 
-/* ---- Gamma -------------------------------------------------------------------------------------- */
+/* ---- Gamma --------------------------------------------------------------------------------------
+ */
 
 /* log Gamma(a) - [(a - 1/2) log a - a + log(2 pi)/2]. tgamma for small a, since lgamma writes to a
  * global sign. */
@@ -65,8 +67,8 @@ static double exp_remainder(double t) {
     return sum / 2;
 }
 
-/* The integrals of the header in the variable omega = tau * rate, with a rate that makes them of order
- * one at any a: exp(-linear omega - quadratic omega^2 e2(sign omega/rate)). */
+/* The integrals of the header in the variable omega = tau * rate, with a rate that makes them of
+ * order one at any a: exp(-linear omega - quadratic omega^2 e2(sign omega/rate)). */
 typedef struct gamma_integrand {
     double linear, quadratic, scale;
 } gamma_integrand;
@@ -109,7 +111,8 @@ zonal__tail zonal__gamma_tail(double a, double x) {
     return zonal__chi2_tail(2 * a, (x - a) / a);
 }
 
-/* ---- Caps --------------------------------------------------------------------------------------- */
+/* ---- Caps ---------------------------------------------------------------------------------------
+ */
 
 /* log of 1/(a Beta(a, b)) for a >= b: Gamma(a+b)/Gamma(a) by Stirling's formula with its logarithms
  * taken together, so that the large parts cancel before they are rounded. */
@@ -125,7 +128,8 @@ static double log_beta_factor(double a, double b) {
 static double beta_fraction(double a, double b, double x) {
     double value = 1, numerator = 1, denominator = 0;
     for (int j = 1; j < 100000; j++) {
-        double m = j / 2; /* NOLINT: whole halves */
+        int half = j / 2;
+        double m = half;
         double d = j % 2 ? -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
                          : m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
         numerator = 1 + d / numerator;
@@ -169,7 +173,8 @@ double zonal__cap_log_fraction(int64_t d, double angle) {
     return half_cap(d, angle, 1);
 }
 
-/* ---- The nearest of n points -------------------------------------------------------------------- */
+/* ---- The nearest of n points --------------------------------------------------------------------
+ */
 
 typedef struct empty_cap {
     double others; /* n - 1 */

@@ -7,9 +7,9 @@
  *     K_l'(s) = s w_l/(1 - u) = b_l/(1 - u) - b_l
  *     K_l''(s) = w_l/(1 - u)^2.
  *
- * The saddle s0 solves K'(s) - x = 1/s. K' grows and 1/s falls, so there is exactly one on each side
- * of the pole: between 0 and the first branch point 1/max c_l (the upper tail), and left of 0 (the
- * lower one).
+ * The saddle s0 solves K'(s) - x = 1/s. K' grows and 1/s falls, so there is exactly one on each
+ * side of the pole: between 0 and the first branch point 1/max c_l (the upper tail), and left of 0
+ * (the lower one).
  *
  * Seen from s0 the law is again of the same kind. With s = s0 + R z,
  *
@@ -24,12 +24,13 @@
  *
  *     -N C/2 * (C r) (-cos 2 phi + C r cos phi)/|1 - C z|^2,
  *
- * which is negative for 45 <= phi <= 90 degrees: all terms fall along such a ray, and so does z^2/2.
- * The hyperbola z = cot(a) (cosh t - 1) + i sinh t leaves upwards and bends to the angle a = 67.5
- * degrees, the middle of that sector, so the integrand never exceeds its value at the saddle and
- * decays like exp(-const cosh t). Its strip of analyticity in t does not shrink either: the pole and
- * the branch points lie at |z| = |s0|/R >= 1 and 1/C_l >= sqrt(N_l/2) >= 0.707, while the
- * hyperbolas of the family reach out to z = 0.668 on the right before they fold up.
+ * which is negative for 45 <= phi <= 90 degrees: all terms fall along such a ray, and so does
+ * z^2/2. (In the upper tail the pole's own factor exp(z R/s0)/(1 + z R/s0) grows to the right, but
+ * slower than the others fall.) The hyperbola z = cot(a) (cosh t - 1) + i sinh t leaves upwards and
+ * bends to the angle a = 67.5 degrees, the middle of that sector, so the integrand falls from the
+ * saddle on and ends like exp(-const cosh t). Its strip of analyticity in t does not shrink either:
+ * the pole and the branch points lie at |z| = |s0|/R >= 1 and 1/C_l >= sqrt(N_l/2) >= 0.707, while
+ * the hyperbolas of the family reach out to z = 0.668 on the right before they fold up.
  */
 #include "math/weighted_chi2.h"
 
@@ -38,10 +39,9 @@
 
 #include "core/memory.h"
 
-/* Below this exponent log p is the exponent itself: what the integral adds is of order one to log p,
- * less than the last digits of the exponent. */
-#define ZONAL_EXPONENT_ALONE (-1e15)
-
+/* Below this exponent log p is the exponent itself: what the integral adds is of order one to log
+ * p, less than the last digits of the exponent. */
+#define EXPONENT_ALONE    (-1e15)
 #define CONTOUR_COTANGENT 0.41421356237309505 /* cot(67.5 degrees) = sqrt(2) - 1 */
 #define DECAY             (-42.0)             /* exp(-42) = 6e-19: where the contour ends */
 #define SERIES_RADIUS     0.25                /* power series below, logarithm above */
@@ -65,8 +65,8 @@ typedef struct chi2_law {
 } chi2_law;
 
 /* A point of the real axis left of the branch points. "margin" = 1 - s c_max is kept beside s since
- * in the far tail it is all that matters: 1 - s c_l = gap_l + ratio_l margin, a sum of positive numbers,
- * never a difference. */
+ * in the far tail it is all that matters: 1 - s c_l = gap_l + ratio_l margin, a sum of positive
+ * numbers, never a difference. */
 typedef struct chi2_point {
     double s, margin;
     double slope;     /* K'(s) - x */
@@ -168,8 +168,8 @@ static void find_saddle(const chi2_law *law, int sign, chi2_point *point) {
     }
 }
 
-/* k(u)/u for k(u) = log(1-u) + u/(1-u) = sum_{j>=2} (1 - 1/j) u^j, which is what a chi-square adds to
- * s K'(s) - K(s), divided by N/2. "m" is 1 - u. */
+/* k(u)/u for k(u) = log(1-u) + u/(1-u) = sum_{j>=2} (1 - 1/j) u^j, which is what a chi-square adds
+ * to s K'(s) - K(s), divided by N/2. "m" is 1 - u. */
 static double exponent_over_u(double u, double m) {
     if (fabs(u) > 0.5) return (log(m) + u / m) / u;
     double sum = 0, power = u;
@@ -224,8 +224,8 @@ static complex_pair log_remainder(double re, double im) {
     return q;
 }
 
-/* The integrand on the contour, with all terms from "n_direct" on, whose C_l z is small everywhere on
- * it, gathered into one power series in "reach" z. */
+/* The integrand on the contour, with all terms from "n_direct" on, whose C_l z is small everywhere
+ * on it, gathered into one power series in "reach" z. */
 typedef struct chi2_contour {
     const chi2_law *law;
     double normal; /* v R^2 */
@@ -269,7 +269,8 @@ static double integrand(const chi2_contour *contour, double t, double *size) {
     return exp(log_size) * (ratio_im * cos(angle) + ratio_re * sin(angle));
 }
 
-/* Walks outwards until the integrand has died, then gathers the terms that are small up to there. */
+/* Walks outwards until the integrand has died, then gathers the terms that are small up to there.
+ */
 static double end_contour(chi2_contour *contour) {
     const chi2_law *law = contour->law;
     double end = 1, size;
@@ -300,8 +301,8 @@ static double end_contour(chi2_contour *contour) {
 }
 
 /* 1/pi times the integral over the upper half of the contour, by the trapezoid rule; the step is
- * halved until two values agree. An analytic integrand gains digits twofold with each halving, so the
- * last value is far better than the agreement. */
+ * halved until two values agree. An analytic integrand gains digits twofold with each halving, so
+ * the last value is far better than the agreement. */
 static zonal_status integrate(chi2_contour *contour, double *value) {
     double end = end_contour(contour), size;
     int n = 16;
@@ -317,7 +318,8 @@ static zonal_status integrate(chi2_contour *contour, double *value) {
         }
         last = *value;
     }
-    return ZONAL_FAIL(ZONAL_NUMERIC, "the tail integral of %d chi-squares did not converge", contour->law->n);
+    return ZONAL_FAIL(ZONAL_NUMERIC, "the tail integral of %d chi-squares did not converge",
+                      contour->law->n);
 }
 
 /* The tail on the side of "sign", as log p: P(T > x) for 1, P(T <= x) for -1. */
@@ -325,7 +327,7 @@ static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
     chi2_point point = {0};
     find_saddle(law, sign, &point);
     double exponent = tilted_exponent(law, &point);
-    if (exponent < ZONAL_EXPONENT_ALONE) {
+    if (exponent < EXPONENT_ALONE) {
         *log_p = exponent;
         return ZONAL_OK;
     }
@@ -360,7 +362,8 @@ static zonal_status choose_scale(int n_terms, const double *weight, const double
     }
     if (isnan(x)) return ZONAL_FAIL(ZONAL_ARGUMENT, "the tail of the law at x = NaN was asked for");
     if (!(extra_variance >= 0 && isfinite(extra_variance))) {
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the extra variance must be finite and at least 0, got %g",
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the extra variance must be finite and at least 0, got %g",
                           extra_variance);
     }
     double largest = sqrt(extra_variance);

@@ -12,18 +12,18 @@
  *     K(s) = sum_l N_l/2 [-log(1 - u_l) - u_l] + v s^2/2,        u_l = 2 s b_l / N_l,
  *
  * the tail is P(T > x) = 1/(2 pi i) int exp(K(s) - s x) ds/s over a contour that passes between the
- * pole at 0 and the branch points N_l/(2 b_l); P(T <= x) is minus the same integral left of the pole.
- * The contour is a hyperbola through the saddle point of exp(K(s) - s x)/s, with asymptotes at 67.5
- * degrees: within 45 to 90 degrees every term, chi-square or normal, decays from the saddle outwards
- * (the derivation is in the .c file), so the trapezoid rule on it converges geometrically whatever the
- * mixture. The saddle of the integrand with its 1/s stays off the pole also at the mean. The integral
- * is taken relative to its value at the saddle, in a form without differences of large numbers: a
- * freedom of 1e300 loses no digits and neither does a tail of 1e-300.
+ * pole at 0 and the branch points N_l/(2 b_l); P(T <= x) is minus the same integral left of the
+ * pole. The contour is a hyperbola through the saddle point of exp(K(s) - s x)/s, with asymptotes
+ * at 67.5 degrees: within 45 to 90 degrees every term, chi-square or normal, decays from the saddle
+ * outwards (the derivation is in the .c file), so the trapezoid rule on it converges geometrically
+ * whatever the mixture. The saddle of the integrand with its 1/s stays off the pole also at the
+ * mean. The integral is taken relative to its value at the saddle, in a form without differences of
+ * large numbers: a freedom of 1e300 loses no digits and neither does a tail of 1e-300.
  *
- * Accuracy. Measured against 50 to 340 digits in tests/test_distributions.c: single chi-squares with
- * N = 1 to 1e12, mixtures in closed form and heat spectra for d = 3 to 2048, both tails from .999999
- * down to 1e-300: relative error below @ACCURACY@, growing like |log p| times the rounding of x.
- * Far out, log p has relative error 1e-15 down to -1e12 and beyond. Time: @TIME@.
+ * Accuracy. Measured against 50 to 340 digits in tests/test_distributions.c: single chi-squares
+ * with N = 1 to 1e12, mixtures in closed form and heat spectra for d = 3 to 2048, both tails from
+ * .999999 down to 1e-300: relative error below @ACCURACY@, growing like |log p| times the rounding
+ * of x. Far out, log p has relative error 1e-15 down to -1e12 and beyond. Time: @TIME@.
  */
 #ifndef ZONAL_MATH_WEIGHTED_CHI2_H
 #define ZONAL_MATH_WEIGHTED_CHI2_H

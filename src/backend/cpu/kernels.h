@@ -33,9 +33,11 @@ typedef struct zonal__cpu_tile {
     int64_t rows, cols;
     int diagonal;
     const double *row_offset, *col_offset; /* o_i, o_j */
-    double *row_sum, *col_sum;             /* added to */
-    double *row_peak, *col_peak;           /* running maxima */
-    const double *row_log, *col_log;       /* KL, second pass: log S_i, or 1/S_i */
+    int64_t dim;
+    const void *row_y, *col_y;   /* REAL [rows][dim], [cols][dim]: the centred rows themselves */
+    double *row_sum, *col_sum;   /* added to */
+    double *row_peak, *col_peak; /* running maxima */
+    const double *row_log, *col_log; /* KL, second pass: log S_i, or 1/S_i */
 } zonal__cpu_tile;
 
 /* How KL adds up phi: see kl.c. */

@@ -41,10 +41,26 @@ ZONAL__INLINE TARGET void NAME(mirror)(const zonal__cpu_tile *tile) {
     }
 }
 
-/* psi(c) = 1 - chord sqrt((1-c)/2) */
-ZONAL__INLINE TARGET void NAME(chordal_row)(double chord, int64_t n, const double *c,
+static TARGET double NAME(half_distance)(int64_t d, const REAL *y, const REAL *z) {
+    double sum = 0;
+    for (int64_t k = 0; k < d; k++) sum += ((double)y[k] - z[k]) * ((double)y[k] - z[k]);
+    return 0.5 * __builtin_sqrt(sum);
+}
+
+/* psi(c) = 1 - chord sqrt((1-c)/2), the root being half the distance of the rows. Where they are
+ * near for their spread, |y_i|^2 = 1 - 2 o_i, rounding of c would show (two equal rows would be the
+ * root of an ulp apart), and the distance itself is taken. */
+ZONAL__INLINE TARGET void NAME(chordal_row)(const zonal__cpu_tile *tile, int64_t r, int64_t first,
+                                            double chord, int64_t n, const double *c,
                                             double *value) {
+    const REAL *y = (const REAL *)tile->row_y + r * tile->dim;
+    const REAL *z = (const REAL *)tile->col_y + first * tile->dim;
+    const double *offset = tile->col_offset + first;
+    double spread = 1 - tile->row_offset[r];
     for (int64_t k = 0; k < n; k++) value[k] = 1 - chord * __builtin_sqrt((1 - c[k]) * 0.5);
+    for (int64_t k = 0; k < n; k++)
+        if (1 - c[k] < 1e-3 * (spread - offset[k]))
+            value[k] = 1 - chord * NAME(half_distance)(tile->dim, y, z + k * tile->dim);
 }
 
 static TARGET double NAME(pair_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi,
@@ -58,7 +74,7 @@ static TARGET double NAME(pair_tile)(const zonal__cpu_tile *tile, const zonal__p
         if (psi->fit)
             NAME(fit_row)(psi->fit, n, c, value, slope ? derivative : NULL);
         else
-            NAME(chordal_row)(psi->chord, n, c, value);
+            NAME(chordal_row)(tile, r, first, psi->chord, n, c, value);
         sum += NAME(sum)(n, value);
         if (slope) NAME(put_weights)(tile, r, first, n, derivative);
     }
@@ -77,7 +93,7 @@ static TARGET void NAME(survey_tile)(const zonal__cpu_tile *tile, const zonal__p
             if (psi[k].fit)
                 NAME(fit_row)(psi[k].fit, n, c, value, NULL);
             else
-                NAME(chordal_row)(psi[k].chord, n, c, value);
+                NAME(chordal_row)(tile, r, first, psi[k].chord, n, c, value);
             sums[k] += NAME(sum)(n, value);
         }
         for (int64_t k = 0; k < n; k++) peak[k] = c[k] > peak[k] ? c[k] : peak[k];

@@ -12,6 +12,8 @@
  * whose first term alone differs from row to row in more than a multiple of m: near collapse it is
  * as small as y_i, and rounded accordingly.
  */
+#include <string.h>
+
 #include "backend/cpu/blas.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rows.h"
@@ -115,11 +117,9 @@ static void multiply_chunk(void *context, int64_t chunk, int thread) {
 /* A batch whose b_2 is 0 has only the gradient of |m|^2: the same for every row. */
 static void gradient_of_mean(zonal__work *work, void *gradient, double factor) {
     zonal__cpu_rows *rows = &work->rows;
-    for (int64_t i = 0; i < rows->rows; i++) {
-        work->weight[i] = 2 * work->degree1;
-        rows->kernels->scale(rows->dim, 0,
-                             (char *)gradient + (size_t)(i * rows->dim) * rows->kernels->size);
-    }
+    for (int64_t i = 0; i < rows->rows; i++) work->weight[i] = 2 * work->degree1;
+    /* 0 * gradient would keep a NaN that is there already. */
+    memset(gradient, 0, (size_t)(rows->rows * rows->dim) * rows->kernels->size);
     zonal__cpu_rows_project(rows, gradient, work->weight, factor / (double)rows->rows,
                             &(zonal__cpu_projection){.scale = 0});
 }

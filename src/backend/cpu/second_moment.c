@@ -6,7 +6,7 @@
 
 enum {
     PANEL = 64,    /* rows of C that one turn owns */
-    STRETCH = 512, /* rows of the batch per product */
+    STRETCH = 128, /* rows of the batch per product: their float sum may be off by as many ulp */
     MOST_GROUPS = 16
 };
 

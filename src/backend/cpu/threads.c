@@ -93,7 +93,7 @@ zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work
     zonal__cpu_blas_enter();
 #ifdef _OPENMP
     if (threads > 1) {
-        team t = {0};
+        team t = {.turns = 0};
 #pragma omp parallel num_threads(threads)
         {
             int thread = omp_get_thread_num();

@@ -9,7 +9,7 @@
  * rows, or results would change with the machine. */
 static int64_t choose_side(int64_t rows) {
     if (rows <= 512) return 64;
-    return rows <= 4096 ? 128 : ZONAL__TILE_MAX;
+    return rows <= 8192 ? 128 : ZONAL__TILE_MAX;
 }
 
 zonal_status zonal__cpu_tiles_init(zonal__cpu_rows *rows, zonal__cpu_tiles *tiles) {
@@ -68,7 +68,10 @@ static void meet(zonal__cpu_tiles *tiles, int64_t i, int64_t j, int thread) {
                                            .cols = n,
                                            .diagonal = i == j,
                                            .row_offset = rows->offset + row,
-                                           .col_offset = rows->offset + col}};
+                                           .col_offset = rows->offset + col,
+                                           .dim = d,
+                                           .row_y = row_at(rows, rows->centred, row),
+                                           .col_y = row_at(rows, rows->centred, col)}};
     tiles->visit(tiles->context, &meeting);
 }
 

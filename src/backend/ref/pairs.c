@@ -1,5 +1,5 @@
 /*
- * The mean of psi over pairs, by the formula, from a stored B x B matrix of cosines:
+ * The mean of psi over pairs, by the formula, with a stored B x B matrix of weights:
  *
  *     value = 1/B^2 sum_{i != j} psi(c_ij),    g_i = 2/B^2 sum_{j != i} psi'(c_ij) x_j
  *
@@ -12,34 +12,19 @@
 
 #include "backend/ref/rows.h"
 
-enum { COSINES, LOG_S, ROW }; /* the parts: [B][B], [B] log S_i of KL, [d] */
+enum { WEIGHTS, LOG_S, ROW }; /* the parts: [B][B], [B] log S_i of KL, [d] */
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
     int64_t b = problem->rows;
     return zonal__ref_create(problem, b, (int64_t[4]){b * b, b, problem->dim}, work);
 }
 
-/* Rounding may leave a cosine of equal rows a little above 1. */
-static double cosine(const double *x, const double *y, int64_t d) {
-    double c = zonal__ref_dot(d, x, y);
-    return c > 1 ? 1 : c < -1 ? -1 : c;
-}
-
-static zonal_status load(zonal__work *work, const void *x) {
-    int64_t b = work->problem.rows, d = work->problem.dim;
-    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
-    for (int64_t i = 0; i < b; i++)
-        for (int64_t j = 0; j < b; j++)
-            work->part[COSINES][i * b + j] = cosine(work->unit + i * d, work->unit + j * d, d);
-    return ZONAL_OK;
-}
-
-/* gradient_i = factor projected (sum over j != i of w_ij x_j), w in the place of the cosines. */
+/* gradient_i = factor projected (sum over j != i of w_ij x_j) */
 static void gather(const zonal__work *work, double factor, void *gradient) {
     int64_t b = work->problem.rows, d = work->problem.dim;
     double *g = work->part[ROW];
     for (int64_t i = 0; i < b; i++) {
-        const double *w = work->part[COSINES] + i * b;
+        const double *w = work->part[WEIGHTS] + i * b;
         for (int64_t k = 0; k < d; k++) g[k] = 0;
         for (int64_t j = 0; j < b; j++)
             for (int64_t k = 0; j != i && k < d; k++) g[k] += w[j] * work->unit[j * d + k];
@@ -51,14 +36,15 @@ static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, d
                               void *gradient, double factor) {
     const zonal__pair_function *psi = work->problem.psi;
     int64_t b = work->problem.rows;
+    double *w = work->part[WEIGHTS];
     long double sum = 0;
     (void)step;
-    ZONAL_TRY(load(work, x));
+    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
-            double *c = work->part[COSINES], cosine_ij = c[i * b + j];
-            sum += 2 * psi->value(psi->context, cosine_ij);
-            if (gradient) c[i * b + j] = c[j * b + i] = (double)psi->slope(psi->context, cosine_ij);
+            long double c = zonal__ref_cosine(&work->problem, work->unit, i, j);
+            sum += 2 * psi->value(psi->context, c);
+            if (gradient) w[i * b + j] = w[j * b + i] = (double)psi->slope(psi->context, c);
         }
     double b2 = (double)b * (double)b;
     *value = (double)(sum / b2);
@@ -93,14 +79,13 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
     const zonal__fit *log_phi = work->problem.log_phi;
     int64_t b = work->problem.rows;
     double n = (double)(work->problem.keep_diagonal ? b : b - 1);
-    double *l = work->part[COSINES], *log_s = work->part[LOG_S];
+    double *l = work->part[WEIGHTS], *log_s = work->part[LOG_S]; /* l becomes the weights */
     long double sum = 0;
     (void)step;
-    ZONAL_TRY(load(work, x));
-    /* One triangle keeps log phi, the other becomes it: c_ij is symmetric to the last bit. */
+    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
-            double c = l[i * b + j];
+            double c = (double)zonal__ref_cosine(&work->problem, work->unit, i, j);
             l[i * b + j] = l[j * b + i] = zonal__fit_value(log_phi, c);
         }
     for (int64_t i = 0; i < b; i++) {
@@ -112,8 +97,7 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
     if (!gradient) return ZONAL_OK;
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
-            double c = cosine(work->unit + i * work->problem.dim,
-                              work->unit + j * work->problem.dim, work->problem.dim);
+            double c = (double)zonal__ref_cosine(&work->problem, work->unit, i, j);
             double share = exp(l[i * b + j] - log_s[i]) + exp(l[i * b + j] - log_s[j]);
             l[i * b + j] = l[j * b + i] = zonal__fit_slope(log_phi, c) * share;
         }

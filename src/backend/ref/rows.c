@@ -92,6 +92,22 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
     return ZONAL_OK;
 }
 
+long double zonal__ref_cosine(const zonal__problem *problem, const double *unit, int64_t i,
+                              int64_t j) {
+    int64_t d = problem->dim;
+    const double *x = unit + i * d, *y = unit + j * d;
+    double c = zonal__ref_dot(d, x, y);
+    if (c > 0.5 && !problem->unit_rows) {
+        long double square = 0;
+        for (int64_t k = 0; k < d; k++) {
+            long double difference = (long double)x[k] - y[k];
+            square += difference * difference;
+        }
+        return 1 - square / 2;
+    }
+    return c > 1 ? 1 : c < -1 ? -1 : c;
+}
+
 void zonal__ref_project(const zonal__problem *problem, int64_t row, const double *unit, double norm,
                         const double *g, double factor, void *gradient) {
     int64_t d = problem->dim;

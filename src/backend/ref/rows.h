@@ -10,9 +10,9 @@
 /* The work space of every reference operation: one block, cut into arrays of doubles. */
 struct zonal__work {
     zonal__problem problem;
-    size_t bytes;   /* of memory */
-    double *unit;   /* [all rows][dim] */
-    double *norm;   /* [all rows] */
+    size_t bytes;    /* of memory */
+    double *unit;    /* [all rows][dim] */
+    double *norm;    /* [all rows] */
     double *part[4]; /* what the operation asked for */
     double *memory;
 };
@@ -37,6 +37,12 @@ zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, d
 /* gradient[row] = factor (g - (g.x) x)/|z| for one row. */
 void zonal__ref_project(const zonal__problem *problem, int64_t row, const double *unit, double norm,
                         const double *g, double factor, void *gradient);
+
+/* The cosine of unit rows i and j, in [-1, 1]. Near 1 it comes from their distance, since there 1 -
+ * c is what counts: chordal's sqrt(1 - c) of two equal rows must be 0, not the root of an ulp.
+ * (Rows declared unit are taken as they are.) */
+long double zonal__ref_cosine(const zonal__problem *problem, const double *unit, int64_t i,
+                              int64_t j);
 
 static inline double zonal__ref_dot(int64_t n, const double *x, const double *y) {
     double sum = 0;

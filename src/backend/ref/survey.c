@@ -9,10 +9,8 @@ static zonal_status create(const zonal__problem *problem, zonal__work **work) {
     return zonal__ref_create(problem, problem->rows, (int64_t[4]){0}, work);
 }
 
-static double cosine(const zonal__work *work, int64_t i, int64_t j) {
-    int64_t d = work->problem.dim;
-    double c = zonal__ref_dot(d, work->unit + i * d, work->unit + j * d);
-    return c > 1 ? 1 : c < -1 ? -1 : c;
+static long double cosine(const zonal__work *work, int64_t i, int64_t j) {
+    return zonal__ref_cosine(&work->problem, work->unit, i, j);
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
@@ -31,7 +29,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     for (int64_t i = 0; i < b; i++) {
         double nearest = -1;
         for (int64_t j = 0; j < b; j++)
-            if (j != i && cosine(work, i, j) > nearest) nearest = cosine(work, i, j);
+            if (j != i && cosine(work, i, j) > nearest) nearest = (double)cosine(work, i, j);
         value[problem->n_psi + i] = nearest;
     }
     return ZONAL_OK;

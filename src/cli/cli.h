@@ -1,0 +1,58 @@
+/*
+ * What the subcommands share. A subcommand is one file with one function
+ *
+ *     int zonal__cli_NAME(int argc, char **argv)        argv[0] is its name; returns the exit
+ * status
+ *
+ * declared here and listed in main.c. It looks like this:
+ *
+ *     int status = zonal__cli_parse(&usage, table, &settings, argc, argv, &options);
+ *     if (status != ZONAL__EXIT_CONTINUE) return status;
+ *     if (work(&settings, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
+ *     return ZONAL__EXIT_OK;
+ *
+ * Results go to stdout by printf; main flushes it and reports what could not be written. Everything
+ * else that people read (progress, errors) goes to stderr.
+ */
+#ifndef ZONAL_CLI_CLI_H
+#define ZONAL_CLI_CLI_H
+
+#include "core/options.h"
+
+enum {
+    ZONAL__EXIT_CONTINUE = -1,
+    ZONAL__EXIT_OK = 0,
+    ZONAL__EXIT_FAILED = 1, /* the data, a file, memory or a device */
+    ZONAL__EXIT_USAGE = 2   /* the command line */
+};
+
+typedef struct zonal__cli_usage {
+    const char *synopsis;    /* "zonal loss X.npy --method WORD [options]" */
+    const char *description; /* paragraphs, wrapped to 80 columns, each line ended by a newline */
+    const char *argument;    /* what the arguments are, for sentences: "X.npy"; NULL: none */
+    int least, most;         /* how many of them */
+} zonal__cli_usage;
+
+/* Parses a command line by the table. Returns ZONAL__EXIT_CONTINUE with settings and options
+ * filled, or the exit status: after --help, printed here, or a mistake, reported here. */
+int zonal__cli_parse(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
+                     int argc, char **argv, zonal__options *options);
+
+/* Prints "zonal: <sentence of the last error>" as one line on stderr and returns the exit status
+ * for it: ZONAL__EXIT_USAGE for ZONAL_ARGUMENT, else ZONAL__EXIT_FAILED. */
+int zonal__cli_failed(void);
+
+/* The same for a sentence of one's own about the command line; returns ZONAL__EXIT_USAGE. */
+__attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format, ...);
+
+/* "zonal: <sentence>" on stderr, for a warning or a hint. */
+__attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
+
+int zonal__cli_bench(int argc, char **argv);
+int zonal__cli_kernel(int argc, char **argv);
+int zonal__cli_loss(int argc, char **argv);
+int zonal__cli_sample(int argc, char **argv);
+int zonal__cli_test(int argc, char **argv);
+int zonal__cli_variance(int argc, char **argv);
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * The program: chooses the subcommand, and sees to signals and to what becomes of the output.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "core/file.h"
+#include "core/text.h"
+
+static const struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"loss", "a uniformity loss of an embedding file, and its gradient", zonal__cli_loss},
+    {"test", "is an embedding file uniform, has it collapsed, and how sure is that?", zonal__cli_test},
+    {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel},
+    {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance},
+    {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample},
+    {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_overview(FILE *stream) {
+    fputs("usage: zonal COMMAND [arguments] [options]\n\n"
+          "Keeps embeddings uniform on the unit sphere: exact losses with gradients, tests\n"
+          "of uniformity, and what is needed to try them.\n\ncommands:\n",
+          stream);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n\"zonal COMMAND --help\" explains one command, \"zonal --version\" prints the "
+          "version.\n",
+          stream);
+}
+
+static int fail_unknown(const char *name) {
+    const char *names[COMMANDS + 1] = {0}, *near;
+    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+    near = zonal__text_nearest(name, names);
+    if (near) return zonal__cli_misused("there is no command %s; did you mean %s?", name, near);
+    return zonal__cli_misused("there is no command %s; \"zonal --help\" lists those there are",
+                              name);
+}
+
+static int run_command(int argc, char **argv) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, argv[0]) == 0) return commands[i].run(argc, argv);
+    return fail_unknown(argv[0]);
+}
+
+static int run(int argc, char **argv) {
+    const char *first = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        print_overview(stderr);
+        return ZONAL__EXIT_USAGE;
+    }
+    if (strcmp(first, "--version") == 0) {
+        printf("zonal %s\n", zonal_version());
+        return ZONAL__EXIT_OK;
+    }
+    if (strcmp(first, "help") == 0 && argc > 2) {
+        char *help[] = {argv[2], "--help", NULL};
+        return run_command(2, help);
+    }
+    if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
+        print_overview(stdout);
+        return ZONAL__EXIT_OK;
+    }
+    if (first[0] == '-')
+        return zonal__cli_misused("options follow the command: zonal COMMAND %s; \"zonal --help\" "
+                                  "lists the commands",
+                                  first);
+    return run_command(argc - 1, argv + 1);
+}
+
+/* ---- the surroundings ------------------------------------------------------------------------ */
+
+static void stop(int signal_number) {
+    zonal__file_abandon_all();
+    zonal__progress_interrupted();
+    _exit(128 + signal_number);
+}
+
+/* A signal that was ignored when the program started (nohup, a background job) stays ignored. */
+static void stop_on(int signal_number) {
+    struct sigaction action = {.sa_handler = stop}, old;
+    sigfillset(&action.sa_mask);
+    if (sigaction(signal_number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(signal_number, &action, NULL);
+}
+
+/* With SIGPIPE or SIGXFSZ at their defaults the program would die without removing its temporaries;
+ * ignored, they become errors of write. */
+static void prepare_signals(void) {
+    stop_on(SIGINT);
+    stop_on(SIGTERM);
+    stop_on(SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* When the caller closed one of the three standard streams, the next file opened would get its
+ * number, and messages would end up in it. Fill the gap with what fails in the same way. */
+static void prepare_streams(void) {
+    static const int modes[3] = {O_WRONLY, O_RDONLY, O_RDWR};
+    for (int i = 0; i < 3; i++)
+        if (fcntl(i, F_GETFD) < 0 && open("/dev/null", modes[i]) != i) _exit(ZONAL__EXIT_FAILED);
+}
+
+/* The reader of a pipe has gone: "zonal kernel | head" is not a failure. */
+static int reader_has_gone(void) {
+    struct stat state;
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (fstat(STDOUT_FILENO, &state) != 0 || S_ISREG(state.st_mode) || S_ISCHR(state.st_mode))
+        return 0;
+    return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLHUP);
+}
+
+static int finish_output(int status) {
+    const char *reason = NULL;
+    if (ferror(stdout)) reason = "a part of it is lost; is the disk full?"; /* errno is gone */
+    if (fflush(stdout) != 0) reason = strerror(errno);
+    if (!reason || reader_has_gone()) return status;
+    zonal__cli_say("cannot write to standard output: %s", reason);
+    return status == ZONAL__EXIT_OK ? ZONAL__EXIT_FAILED : status;
+}
+
+int main(int argc, char **argv) {
+    prepare_streams();
+    prepare_signals();
+    return finish_output(run(argc, argv));
+}
