@@ -61,7 +61,7 @@ __attribute__((unused)) static double measure_distance(int64_t n, const double *
 
 __attribute__((unused)) static void measure_print(const measure *m) {
     CHECK_MSG(m->cases > 0, "%s: nothing was measured", m->name);
-    printf("# %-26s worst %.2e of %.2e allowed (%.3f), %ld cases; %s\n", m->name, m->error,
+    printf("# %-32s worst %.2e of %.2e allowed (%.3f), %ld cases; %s\n", m->name, m->error,
            m->allowed, m->ratio, m->cases, m->where);
 }
 

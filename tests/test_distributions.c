@@ -322,7 +322,7 @@ static void test_simulation(void) {
 static void test_cap_properties(void) {
     for (int64_t d = 2; d <= 4096; d = d * 5 / 3 + 1) {
         double last = 0, last_log = -INFINITY;
-        CHECK_CLOSE(zonal__cap_fraction(d, PI / 2), 0.5, 1e-15);
+        CHECK_CLOSE(zonal__cap_fraction(d, PI / 2), 0.5, 4e-15); /* PI is short by 1e-16 */
         CHECK(zonal__cap_fraction(d, 0) == 0 && zonal__cap_fraction(d, -1) == 0);
         CHECK(zonal__cap_fraction(d, PI) == 1 && zonal__cap_fraction(d, 4) == 1);
         CHECK(zonal__cap_log_fraction(d, 0) == -INFINITY && zonal__cap_log_fraction(d, 4) == 0);

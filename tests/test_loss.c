@@ -51,8 +51,7 @@ typedef struct golden_loss {
 
 enum { GOLDEN_LOSSES = sizeof golden_losses / sizeof golden_losses[0] };
 
-/* ---- Rows: the arithmetic of make_loss.py ------------------------------------------------------
- */
+/* ---- Rows: the arithmetic of make_loss.py ---- */
 
 enum { MIXED, ORTHONORMAL, THIRD, HALF, NEAR, TWINS, SCALED, UNIT };
 
@@ -103,8 +102,7 @@ static void *make_rows(int kind, int64_t n, int64_t d, zonal_precision precision
     return x;
 }
 
-/* ---- Plans for a stored case --------------------------------------------------------------------
- */
+/* ---- Plans for a stored case ---- */
 
 static zonal_loss_options options_of(const golden_loss *golden) {
     zonal_loss_options options = {0};
@@ -175,8 +173,7 @@ static const char *name_of(const golden_loss *golden, int precision, int impleme
     return name;
 }
 
-/* ---- Elements of either precision ---------------------------------------------------------------
- */
+/* ---- Elements of either precision ---- */
 
 static double read_at(const void *x, int64_t i, zonal_precision precision) {
     return precision == ZONAL_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
@@ -189,18 +186,23 @@ static void write_at(void *x, int64_t i, zonal_precision precision, double value
         ((double *)x)[i] = value;
 }
 
-/* ---- The allowances of zonal/loss.h
- * -------------------------------------------------------------- */
+/* ---- The allowances of zonal/loss.h ---- */
 
 static int is_kl(const golden_loss *golden) {
     return strncmp(golden->method, "kl-", 3) == 0;
 }
 
-/* A float product is off by 6e-8 and psi by psi'(1) times that, so under a steep kernel (psi'(1) in
- * the hundreds: degree 64 on the circle, scale 10000) fp32 cannot do better than this in
- * proportion. */
-static double steepness(const golden_loss *golden) {
-    return isfinite(golden->slope) && !golden->slices ? fmax(1, golden->slope / 100) : 1;
+/* What a case can be held to. A float product is off by 6e-8, and psi by psi'(1) times that: under
+ * a steep kernel (psi'(1) in the hundreds: degree 64 on the circle, scale 1000) fp32 errors grow
+ * in proportion. And between distant rows a narrow kernel has no slope left (1e-14 at d = 256, t =
+ * 2/d between orthogonal ones, 1e-111 at d = 2048): a faint gradient like that is the rounding of
+ * psi', which is measured by psi'(1). KL is never faint: it works with logarithms. */
+typedef enum grade { PLAIN, STEEP, FAINT, GRADES } grade;
+
+static double steepness(const golden_loss *golden, zonal_precision precision) {
+    if (precision == ZONAL_DOUBLE || golden->slices || !isfinite(golden->slope)) return 1;
+    /* KL sees the slope of log phi, which is phi'(1) at c = 1. */
+    return fmax(1, golden->slope * (is_kl(golden) ? golden->norm : 1) / 100);
 }
 
 static double value_allowance(const golden_loss *golden, zonal_precision precision) {
@@ -209,32 +211,35 @@ static double value_allowance(const golden_loss *golden, zonal_precision precisi
     /* Without its diagonal D can be 0: what it was before 1/B was taken off counts. */
     if (golden->estimator == ZONAL_ESTIMATOR_U) size = fmax(size, unit / golden->batch);
     if (is_kl(golden)) size = unit * (1 + fabs(golden->log_p / golden->norm));
-    return precision == ZONAL_DOUBLE ? 1e-12 * size
-                                     : 2e-6 * steepness(golden) * size + 2e-11 * unit;
+    if (precision == ZONAL_DOUBLE) return 1e-12 * size;
+    return 2e-6 * steepness(golden, precision) * size + 2e-11 * unit;
 }
 
-/* Between distant rows a narrow kernel has no slope left (1e-14 at d = 256, t = 2/d between
- * orthogonal ones, 1e-111 at d = 2048): what is computed there is the rounding of psi', which is
- * measured by psi'(1). The floor is what psi'(1) for every pair would give. KL has none: it works
- * with logarithms. */
-static double gradient_allowance(const golden_loss *golden, zonal_precision precision,
-                                 const void *x) {
-    double inverse = 0, norm = fmax(golden->gradient_norm, golden->size), floor;
+/* The gradient if every pair had the slope psi'(1) and nothing cancelled. */
+static double largest_gradient(const golden_loss *golden, zonal_precision precision,
+                               const void *x) {
+    double inverse = 0;
+    if (is_kl(golden) || golden->slices || golden->views) return 0;
     for (int64_t i = 0; i < golden->batch; i++) {
         double square = 0;
         for (int64_t k = 0; k < golden->dim; k++)
             square += pow(read_at(x, i * golden->dim + k, precision), 2);
         inverse += 1 / square;
     }
-    floor = is_kl(golden) || golden->slices || golden->views
-                ? 0
-                : golden->slope * 2 / golden->batch * sqrt(inverse);
-    if (precision == ZONAL_DOUBLE) return 1e-11 * norm + 1e-17 * floor;
-    return 1e-5 * steepness(golden) * norm + 1e-12 * floor;
+    return golden->slope * 2 / golden->batch * sqrt(inverse);
 }
 
-/* ---- Running a plan ---------------------------------------------------------------------------
- */
+static double gradient_allowance(const golden_loss *golden, zonal_precision precision,
+                                 const void *x, grade *kind) {
+    double norm = fmax(golden->gradient_norm, golden->size), steep = steepness(golden, precision);
+    double own = precision == ZONAL_DOUBLE ? 1e-11 * norm : 1e-5 * steep * norm;
+    double floor =
+        largest_gradient(golden, precision, x) * (precision == ZONAL_DOUBLE ? 1e-16 : 1e-15);
+    *kind = floor > own ? FAINT : steep > 1 ? STEEP : PLAIN;
+    return *kind == FAINT ? floor : own;
+}
+
+/* ---- Running a plan ---- */
 
 /* A gradient of n elements, filled with NaN, between guards. */
 static void *guarded(int64_t n, zonal_precision precision) {
@@ -269,8 +274,29 @@ static double probe_of(const double *gradient, int64_t n, int probe) {
 }
 
 typedef struct meters {
-    measure value, gradient;
+    measure value[GRADES], gradient[GRADES];
 } meters;
+
+static void name_meters(meters *m, const char *what, const char *of) {
+    static char names[16][2 * GRADES][80];
+    static int used;
+    static const char *const grades[] = {"", ", steep", ", faint"};
+    for (int g = 0; g < GRADES; g++) {
+        char *value = names[used % 16][g], *gradient = names[used % 16][GRADES + g];
+        snprintf(value, sizeof names[0][0], "%s, %s%s", what, of, grades[g]);
+        snprintf(gradient, sizeof names[0][0], "gradient, %s%s", of, grades[g]);
+        m->value[g].name = value;
+        m->gradient[g].name = gradient;
+    }
+    used++;
+}
+
+static void print_meters(const meters *m) {
+    for (int g = 0; g < GRADES; g++) {
+        if (g == PLAIN || m->value[g].cases) measure_print(&m->value[g]);
+        if (g == PLAIN || m->gradient[g].cases) measure_print(&m->gradient[g]);
+    }
+}
 
 /* Compares with what is stored: the norm, the probes and all elements where they are there. */
 static void check_gradient(const golden_loss *golden, int64_t n, const double *gradient,
@@ -317,12 +343,16 @@ static void run_case(const golden_loss *golden, zonal_precision precision,
             zonal_plan_execute(plan, x, &value, with_gradient ? inside(block, precision) : NULL);
         CHECK_MSG(status == ZONAL_OK, "%s: %s", where, zonal_last_error()->message);
         take_gradient(block, n, precision, gradient);
-        MEASURE(&m->value, value, golden->value, value_allowance(golden, precision), "%s", where);
-        if (with_gradient)
-            check_gradient(golden, n, gradient, gradient_allowance(golden, precision, x), where,
-                           &m->gradient);
+        grade kind = steepness(golden, precision) > 1 ? STEEP : PLAIN;
+        MEASURE(&m->value[kind], value, golden->value, value_allowance(golden, precision), "%s",
+                where);
+        if (with_gradient) {
+            grade of_gradient;
+            double allowed = gradient_allowance(golden, precision, x, &of_gradient);
+            check_gradient(golden, n, gradient, allowed, where, &m->gradient[of_gradient]);
+        }
         CHECK_OK(zonal_plan_execute(plan, x, &alone, NULL));
-        MEASURE(&m->value, alone, golden->value, value_allowance(golden, precision),
+        MEASURE(&m->value[kind], alone, golden->value, value_allowance(golden, precision),
                 "%s, without gradient", where);
         zonal_plan_destroy(plan);
     } else {
@@ -333,16 +363,11 @@ static void run_case(const golden_loss *golden, zonal_precision precision,
 }
 
 static void run_all(zonal_precision precision, zonal_implementation implementation) {
-    static char names[8][2][40];
-    static int used;
     meters m = {0};
-    char(*name)[40] = names[used++ % 8];
-    snprintf(name[0], sizeof name[0], "D, %s %s", precision_name[precision],
+    char of[40];
+    snprintf(of, sizeof of, "%s %s", precision_name[precision],
              implementation_name[implementation]);
-    snprintf(name[1], sizeof name[1], "gradient, %s %s", precision_name[precision],
-             implementation_name[implementation]);
-    m.value.name = name[0];
-    m.gradient.name = name[1];
+    name_meters(&m, "D", of);
     for (int i = 0; i < GOLDEN_LOSSES; i++) {
         const golden_loss *golden = &golden_losses[i];
         /* Left to the plan, only these are not simply pairs. */
@@ -351,8 +376,7 @@ static void run_all(zonal_precision precision, zonal_implementation implementati
         if (golden->views == 0 && chosen && offers(golden, implementation))
             run_case(golden, precision, implementation, &m);
     }
-    measure_print(&m.value);
-    measure_print(&m.gradient);
+    print_meters(&m);
 }
 
 static void test_double_ref(void) {
@@ -388,8 +412,7 @@ static void test_fp32_auto(void) {
     run_all(ZONAL_FP32, ZONAL_IMPLEMENTATION_AUTO);
 }
 
-/* ---- Random numbers -----------------------------------------------------------------------------
- */
+/* ---- Random numbers ---- */
 
 static void test_directions(void) {
     static measure normals = {.name = "normal numbers"}, directions = {.name = "directions"};
@@ -413,8 +436,7 @@ static void test_directions(void) {
     measure_print(&directions);
 }
 
-/* ---- The objective ------------------------------------------------------------------------------
- */
+/* ---- The objective ---- */
 
 static zonal_objective_options objective_options_of(const golden_loss *golden) {
     zonal_objective_options options = {0};
@@ -450,12 +472,13 @@ static void run_objective(const golden_loss *golden, zonal_precision precision,
         const double got[] = {parts.total, parts.invariance, parts.discrepancy};
         const double want[] = {golden->value, golden->invariance, golden->discrepancy};
         for (int k = 0; k < 3; k++)
-            MEASURE(&m->value, got[k], want[k], relative * fmax(fabs(want[k]), is_kl(golden)),
-                    "%s, part %d", where, k);
+            MEASURE(&m->value[PLAIN], got[k], want[k],
+                    relative * fmax(fabs(want[k]), is_kl(golden)), "%s, part %d", where, k);
         CHECK_CLOSE(parts.gain, golden->factor, 1e-12 * golden->factor);
         CHECK_CLOSE(parts.threshold, golden->threshold, 1e-12 * golden->threshold);
-        check_gradient(golden, n, gradient, gradient_allowance(golden, precision, z), where,
-                       &m->gradient);
+        grade kind;
+        double allowed = gradient_allowance(golden, precision, z, &kind);
+        check_gradient(golden, n, gradient, allowed, where, &m->gradient[kind]);
         zonal_objective_destroy(objective);
     } else {
         free(block);
@@ -465,10 +488,9 @@ static void run_objective(const golden_loss *golden, zonal_precision precision,
 }
 
 static void test_objective(void) {
-    static meters both[2] = {
-        {{.name = "objective, double"}, {.name = "its gradient, double"}},
-        {{.name = "objective, fp32"}, {.name = "its gradient, fp32"}},
-    };
+    meters both[2] = {0};
+    name_meters(&both[0], "objective", "double views");
+    name_meters(&both[1], "objective", "fp32 views");
     for (int i = 0; i < GOLDEN_LOSSES; i++) {
         if (golden_losses[i].views == 0) continue;
         for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++)
@@ -476,10 +498,7 @@ static void test_objective(void) {
                 run_objective(&golden_losses[i], (zonal_precision)precision,
                               (zonal_implementation)k, &both[precision]);
     }
-    for (int precision = 0; precision < 2; precision++) {
-        measure_print(&both[precision].value);
-        measure_print(&both[precision].gradient);
-    }
+    for (int precision = 0; precision < 2; precision++) print_meters(&both[precision]);
 }
 
 /* f* at d = 256 with two views, to the digits that experiments were planned with. */
@@ -509,8 +528,7 @@ static void test_thresholds(void) {
     }
 }
 
-/* ---- Large batches by moments -------------------------------------------------------------------
- */
+/* ---- Large batches by moments ---- */
 
 enum { LARGE = 262144, LARGE_DIM = 16 };
 
@@ -628,11 +646,12 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
         CHECK(info.scratch_bytes < (size_t)n * 24 + (1 << 24)); /* O(B d + d^2), not O(B^2) */
         CHECK_OK(zonal_plan_execute(plan, x, &value, inside(block, precision)));
         take_gradient(block, n, precision, gradient);
-        MEASURE(&meter->value, value, want,
+        MEASURE(&meter->value[PLAIN], value, want,
                 precision == ZONAL_DOUBLE ? 1e-12 * want : 2e-6 * want + 2e-11,
                 "%s %d, %s, D = %.3g", method, band, kinds[kind], want);
-        MEASURE(&meter->gradient, gradient_error(x, precision, b1, b2, m, excess, gradient), 0,
-                precision == ZONAL_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band, kinds[kind]);
+        MEASURE(&meter->gradient[PLAIN], gradient_error(x, precision, b1, b2, m, excess, gradient),
+                0, precision == ZONAL_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band,
+                kinds[kind]);
         zonal_plan_destroy(plan);
     } else {
         free(block);
@@ -642,8 +661,9 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
 }
 
 static void test_large_batches(void) {
-    static meters m[2] = {{{.name = "D, B = 262144, double"}, {.name = "its gradient, double"}},
-                          {{.name = "D, B = 262144, fp32"}, {.name = "its gradient, fp32"}}};
+    meters m[2] = {0};
+    name_meters(&m[0], "D", "double B=262144");
+    name_meters(&m[1], "D", "fp32 B=262144");
     for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++) {
         zonal_precision type = (zonal_precision)precision;
         run_large("mmd-band", 2, 0, 20000, type, &m[precision]);
@@ -652,14 +672,10 @@ static void test_large_batches(void) {
         run_large("ksd-band", 2, 1, 1000, type, &m[precision]);
         run_large("ksd-band", 2, 2, 0, type, &m[precision]);
     }
-    for (int precision = 0; precision < 2; precision++) {
-        measure_print(&m[precision].value);
-        measure_print(&m[precision].gradient);
-    }
+    for (int precision = 0; precision < 2; precision++) print_meters(&m[precision]);
 }
 
-/* ---- What is refused
- * ----------------------------------------------------------------------------- */
+/* ---- What is refused ---- */
 
 static zonal_loss_options defaults(const char *method) {
     zonal_loss_options options = {0};
@@ -951,8 +967,7 @@ static void test_log_of_paper_norm(void) {
     zonal_set_log(NULL, NULL);
 }
 
-/* ---- Memory
- * -------------------------------------------------------------------------------------- */
+/* ---- Memory ---- */
 
 static zonal_status plan_and_drop(void *context) {
     zonal_plan *plan = NULL;

@@ -1,6 +1,6 @@
 /*
- * Tests of uniformity: calibrated under the null, powerful against known alternatives, and honest in
- * words. The oracle of calibration is simulation: p-values of uniform batches must be uniform.
+ * Tests of uniformity: calibrated under the null, powerful against known alternatives, and honest
+ * in words. The oracle of calibration is simulation: p-values of uniform batches must be uniform.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 #include "uniformity/meters.h"
 #include "zonal/uniformity.h"
 
-/* ---- calibration ------------------------------------------------------------------------------ */
+/* ---- calibration ------------------------------------------------------------------------------
+ */
 
 typedef struct tally {
     int low1, low5, middle, high5, high1; /* p <= .01, p <= .05, .4 < p <= .6, p > .95, p > .99 */
@@ -44,8 +45,8 @@ static void check_uniform(double *p, int replicates, const char *test, int64_t n
 }
 
 static void calibrate(int64_t n, int64_t d, int replicates) {
-    zonal__problem problem = {.rows = n, .dim = d, .precision = ZONAL_FP32,
-                              .threads = zonal__backend_threads(0)};
+    zonal__problem problem = {
+        .rows = n, .dim = d, .precision = ZONAL_FP32, .threads = zonal__backend_threads(0)};
     float *x = malloc((size_t)(n * d) * sizeof *x);
     double *row = malloc((size_t)d * sizeof *row), t[ZONAL_UNIFORMITY_TESTS];
     double *p = malloc((size_t)(ZONAL_UNIFORMITY_TESTS * replicates) * sizeof *p);
@@ -70,11 +71,12 @@ static void calibrate(int64_t n, int64_t d, int replicates) {
         }
         for (int k = 0; k < battery.tests; k++) {
             const char *name = battery.test[k].name;
-            printf("# n %5lld d %5lld %-9s <1%% %5.2f%% <5%% %5.2f%% mid %5.2f%% >95%% %5.2f%% >99%% "
-                   "%5.2f%%\n",
-                   (long long)n, (long long)d, name, 100.0 * count[k].low1 / replicates,
-                   100.0 * count[k].low5 / replicates, 100.0 * count[k].middle / replicates,
-                   100.0 * count[k].high5 / replicates, 100.0 * count[k].high1 / replicates);
+            printf(
+                "# n %5lld d %5lld %-9s <1%% %5.2f%% <5%% %5.2f%% mid %5.2f%% >95%% %5.2f%% >99%% "
+                "%5.2f%%\n",
+                (long long)n, (long long)d, name, 100.0 * count[k].low1 / replicates,
+                100.0 * count[k].low5 / replicates, 100.0 * count[k].middle / replicates,
+                100.0 * count[k].high5 / replicates, 100.0 * count[k].high1 / replicates);
             check_count(count[k].low1, replicates, 0.01, "<= .01", name, n, d);
             check_count(count[k].low5, replicates, 0.05, "<= .05", name, n, d);
             check_count(count[k].middle, replicates, 0.2, "in the middle fifth", name, n, d);
@@ -103,7 +105,8 @@ static void test_null_1000(void) {
     calibrate(1000, 1024, 150);
 }
 
-/* ---- alternatives ----------------------------------------------------------------------------- */
+/* ---- alternatives -----------------------------------------------------------------------------
+ */
 
 enum { N = 400, D = 32 };
 static double points[N * D];
@@ -211,7 +214,8 @@ static void test_clusters(void) {
     CHECK(find(&report, "heat-0.7")->p < find(&report, "heat-1.4")->p);
 }
 
-/* ---- Monte Carlo, limits, errors -------------------------------------------------------------- */
+/* ---- Monte Carlo, limits, errors --------------------------------------------------------------
+ */
 
 static void test_monte_carlo(void) {
     zonal_uniformity_options options = {.monte_carlo = 400, .t = 1.0 / D, .seed = 7};
@@ -289,7 +293,8 @@ static void test_allocations(void) {
     test_every_allocation("zonal_uniformity_run", run_small, &report);
 }
 
-/* ---- meters ----------------------------------------------------------------------------------- */
+/* ---- meters -----------------------------------------------------------------------------------
+ */
 
 static void test_meters(void) {
     double equal[5] = {0.2, 0.2, 0.2, 0.2, 0.2}, one[5] = {0, -1e-18, 0, 0, 1};

@@ -25,14 +25,15 @@ const zonal_error *zonal_last_error(void) {
 const char *zonal_status_name(zonal_status status) {
     switch (status) {
 #define NAME_CASE(name, number, text)                                                              \
-    case ZONAL_##name: return #name;
+    case ZONAL_##name:                                                                             \
+        return #name;
         ZONAL_STATUS_LIST(NAME_CASE)
 #undef NAME_CASE
     }
     return "?";
 }
 
-#define TEXT_OF(number) #number
+#define TEXT_OF(number)                   #number
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 
 const char *zonal_version(void) {

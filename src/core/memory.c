@@ -23,9 +23,11 @@ void zonal_set_allocator(const zonal_allocator *replacement) {
 zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **out) {
     size_t bytes;
     *out = NULL;
-    if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) || bytes > PTRDIFF_MAX - 64)
-        return ZONAL_FAIL(ZONAL_MEMORY, "%s would need %lld x %zu bytes: more than can be addressed",
-                          what, (long long)count, size);
+    if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
+        bytes > PTRDIFF_MAX - 64)
+        return ZONAL_FAIL(ZONAL_MEMORY,
+                          "%s would need %lld x %zu bytes: more than can be addressed", what,
+                          (long long)count, size);
     bytes = (bytes + 63) / 64 * 64; /* aligned_alloc wants a multiple of the alignment */
     if (bytes == 0) bytes = 64;
     *out = allocator.alloc(allocator.context, bytes);

@@ -4,8 +4,8 @@
  *
  * The bits depend on every product and sum being rounded on its own. In C the build turns
  * contraction off; nvcc has no such switch for a part of a file, so a product whose sum could be
- * contracted goes through zonal__times. Products by powers of two are exact either way, and division
- * and square root round correctly on both.
+ * contracted goes through zonal__times. Products by powers of two are exact either way, and
+ * division and square root round correctly on both.
  */
 #ifndef ZONAL_CORE_RANDOM_SCALAR_H
 #define ZONAL_CORE_RANDOM_SCALAR_H
@@ -86,10 +86,18 @@ ZONAL__SCALAR void zonal__portable_sincos_turn(double x, double *sine, double *c
     }
     s *= y;
     switch (quarter & 3) {
-    case 0: *sine = s, *cosine = c; break;
-    case 1: *sine = c, *cosine = -s; break;
-    case 2: *sine = -s, *cosine = -c; break;
-    default: *sine = -c, *cosine = s; break;
+    case 0:
+        *sine = s, *cosine = c;
+        break;
+    case 1:
+        *sine = c, *cosine = -s;
+        break;
+    case 2:
+        *sine = -s, *cosine = -c;
+        break;
+    default:
+        *sine = -c, *cosine = s;
+        break;
     }
 }
 

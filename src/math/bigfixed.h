@@ -1,8 +1,8 @@
 /*
  * Fixed-point numbers of 1024 fraction bits, sign and a 64-bit integer part: what it takes to sum a
- * narrow kernel's Gegenbauer series far from c = 1, where up to 260 digits cancel (d = 2048, t = 2/d,
- * c = -.88: terms near 1 add up to 1e-240). |P_l| <= 1 and a_l <= 1, so plain fixed point does: the
- * error of a sum is counted in units of the last place, and no exponents are needed.
+ * narrow kernel's Gegenbauer series far from c = 1, where up to 260 digits cancel (d = 2048, t =
+ * 2/d, c = -.88: terms near 1 add up to 1e-240). |P_l| <= 1 and a_l <= 1, so plain fixed point
+ * does: the error of a sum is counted in units of the last place, and no exponents are needed.
  *
  * All operations truncate: each is off by at most one unit of 2^-1024. Overflow of the integer part
  * is the caller's to exclude.

@@ -160,7 +160,8 @@ zonal_status zonal__fit_create(zonal__fit_function f, const void *context, doubl
          * quarter of the series must be there to show that they have died away. */
         long double tail = 0, largest = 0;
         for (int k = 0; k <= n; k++) largest = fmaxl(largest, fabsl(y[k]));
-        long double allowed = 0.5L * tolerance + 4 * largest * LDBL_EPSILON * n;
+        long double noise = largest * LDBL_EPSILON * n * sqrtl(n) / 16;
+        long double allowed = 0.5L * tolerance + noise;
         for (keep = n + 1; keep > 1; keep--) {
             if (!(tail + fabsl(a[keep - 1]) <= allowed)) break;
             tail += fabsl(a[keep - 1]);

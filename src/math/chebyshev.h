@@ -18,13 +18,13 @@
 #include "core/error.h"
 
 typedef struct zonal__fit {
-    double low, middle, half; /* u = (c - middle) / half, middle + half = 1 */
-    int n_value, n_slope;     /* numbers of coefficients, at least 1 each */
-    double *value;            /* [n_value] */
-    double *slope;            /* [n_slope], derivative with respect to c */
-    int n_monomial;           /* 0 or n_value */
-    double *monomial;         /* [n_value] */
-    double *monomial_slope;   /* [n_slope] */
+    double low, middle, half;    /* u = (c - middle) / half, middle + half = 1 */
+    int n_value, n_slope;        /* numbers of coefficients, at least 1 each */
+    double *value;               /* [n_value] */
+    double *slope;               /* [n_slope], derivative with respect to c */
+    int n_monomial;              /* 0 or n_value */
+    double *monomial;            /* [n_value] */
+    double *monomial_slope;      /* [n_slope] */
     double low_value, low_slope; /* f and f' at low, for the tangent below it */
     double error;
 } zonal__fit;

@@ -20,10 +20,10 @@ long double zonal__series(int first, int n, const long double *a, int64_t d, lon
     long double previous = 0, current = 1, sum = 0;
     for (int l = 0; l < n; l++) {
         if (l >= first) sum += a[l] * current;
-        long double next = l == 0 ? c
-                                  : ((long double)(2 * l + d - 2) * c * current -
-                                     (long double)l * previous) /
-                                        (long double)(l + d - 2);
+        long double next =
+            l == 0 ? c
+                   : ((long double)(2 * l + d - 2) * c * current - (long double)l * previous) /
+                         (long double)(l + d - 2);
         previous = current;
         current = next;
     }
@@ -42,10 +42,10 @@ long double zonal__series_derivative(int n, const long double *a, int64_t d, int
         for (int k = 0; k < order; k++)
             chain *= zonal__eigenvalue(l - k, d + 2 * k) / (long double)(d + 2 * k - 1);
         sum += a[l] * chain * current;
-        long double next = m == 0 ? c
-                                  : ((long double)(2 * m + e - 2) * c * current -
-                                     (long double)m * previous) /
-                                        (long double)(m + e - 2);
+        long double next =
+            m == 0 ? c
+                   : ((long double)(2 * m + e - 2) * c * current - (long double)m * previous) /
+                         (long double)(m + e - 2);
         previous = current;
         current = next;
     }

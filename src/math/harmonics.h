@@ -37,7 +37,8 @@ long double zonal__series_derivative(int n, const long double *a, int64_t d, int
 /* log |S^{d-1}| = log 2 + (d/2) log pi - log Gamma(d/2); Gamma as an exact product. */
 long double zonal__log_sphere_area(int64_t d);
 
-/* log Gamma(n/2) for an integer n >= 1, as a sum of logarithms: within n ulp of extended precision */
+/* log Gamma(n/2) for an integer n >= 1, as a sum of logarithms: within n ulp of extended precision
+ */
 long double zonal__log_gamma_half(int64_t n);
 
 #endif

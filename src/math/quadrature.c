@@ -6,7 +6,8 @@
 #include "core/memory.h"
 
 /* beta_k, the off-diagonal of the Jacobi matrix between orthonormal polynomials k-1 and k:
- * beta_k^2 = k (k+d-3) / ((2k+d-2)(2k+d-4)). At d = 2, k = 1 that is 0/0; 1/d is right for all d. */
+ * beta_k^2 = k (k+d-3) / ((2k+d-2)(2k+d-4)). At d = 2, k = 1 that is 0/0; 1/d is right for all d.
+ */
 static long double off_diagonal(int k, int64_t d) {
     if (k == 1) return sqrtl(1.0L / (long double)d);
     return sqrtl((long double)k * (long double)(k + d - 3) /
@@ -21,8 +22,8 @@ static int tridiagonal_eigenvalues(int n, long double *diagonal, long double *of
     for (int l = 0; l < n; l++) {
         for (int sweep = 0;; sweep++) {
             int m = l;
-            while (m < n - 1 && fabsl(off[m]) > LDBL_EPSILON * (fabsl(diagonal[m]) +
-                                                               fabsl(diagonal[m + 1])) &&
+            while (m < n - 1 &&
+                   fabsl(off[m]) > LDBL_EPSILON * (fabsl(diagonal[m]) + fabsl(diagonal[m + 1])) &&
                    fabsl(off[m]) > LDBL_MIN)
                 m++;
             if (m == l) break;

@@ -3,8 +3,8 @@
  * rho_d(v) proportional to (1 - v^2)^((d-3)/2) on [-1, 1] (Gauss-Jacobi, alpha = beta = (d-3)/2).
  *
  * Method: Golub and Welsch's tridiagonal eigenproblem by implicit QL for the nodes, one Newton step
- * each, and Christoffel's sum of squares for the weights, all in long double. Accuracy: nodes within
- * a few ulp of long double, weights within n ulp of their value, also the tiny ones.
+ * each, and Christoffel's sum of squares for the weights, all in long double. Accuracy: nodes
+ * within a few ulp of long double, weights within n ulp of their value, also the tiny ones.
  */
 #ifndef ZONAL_MATH_QUADRATURE_H
 #define ZONAL_MATH_QUADRATURE_H

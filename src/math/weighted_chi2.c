@@ -69,8 +69,10 @@ typedef struct chi2_law {
  * numbers, never a difference. */
 typedef struct chi2_point {
     double s, margin;
-    double slope;     /* K'(s) - x */
-    double curvature; /* K''(s) */
+    double slope; /* K'(s) - x */
+    double unit;  /* ds/dlog(t), see place_point: the distance to the nearer end of the axis */
+    double
+        curvature; /* (K''(s) + 1/s^2) unit^2, which cannot overflow where p does not underflow */
 } chi2_point;
 
 typedef struct complex_pair {
@@ -96,28 +98,34 @@ static double one_minus_u(const chi2_term *term, double margin) {
 }
 
 /* Slope and curvature at point->s. Where u < -1 the form b/(1-u) - b is used and the b are added to
- * x first: near the lower end of the support x + sum b is small and must keep its digits. */
+ * x first: near the lower end of the support x + sum b is small and must keep its digits. The slope
+ * is a difference that enters log p times s, so its sum is kept in twice the precision. */
 static void measure_point(const chi2_law *law, chi2_point *point) {
+    double s = point->s, sum = 0, rest = 0, lo;
+    double pole = point->unit / s, curvature = pole * pole;
     int i = 0;
-    double shifted = 0, centred = 0, curvature = 0;
     for (; i < law->n; i++) {
         const chi2_term *term = &law->term[i];
         double m = one_minus_u(term, point->margin);
         if (m <= 2) break;
-        shifted += term->b / m;
-        curvature += term->w / (m * m);
+        sum = sum_exactly(sum, term->b / m, &lo);
+        rest += lo;
+        curvature += term->w * (point->unit / m) * (point->unit / m);
     }
-    double lo;
-    double start = sum_exactly(law->x, law->term[i].before_hi, &lo);
-    start += lo + law->term[i].before_lo;
+    sum = sum_exactly(sum, -law->term[i].before_hi, &lo);
+    rest += lo - law->term[i].before_lo;
+    sum = sum_exactly(sum, -law->x, &lo);
+    rest += lo;
     for (; i < law->n; i++) {
         const chi2_term *term = &law->term[i];
         double m = one_minus_u(term, point->margin);
-        centred += term->w / m;
-        curvature += term->w / (m * m);
+        sum = sum_exactly(sum, s * (term->w / m), &lo);
+        rest += lo;
+        curvature += term->w * (point->unit / m) * (point->unit / m);
     }
-    point->slope = (shifted - start) + point->s * (centred + law->extra);
-    point->curvature = curvature + law->extra;
+    sum = sum_exactly(sum, s * law->extra, &lo);
+    point->slope = sum + (rest + lo);
+    point->curvature = curvature + law->extra * point->unit * point->unit;
 }
 
 /* The point at log distance "log_t" on the side of "sign": t from 0 to infinity covers the whole
@@ -127,9 +135,11 @@ static void place_point(const chi2_law *law, int sign, double log_t, chi2_point 
     if (sign > 0) {
         point->margin = 1 / (1 + law->c_max * t);
         point->s = t * point->margin;
+        point->unit = point->s * point->margin;
     } else {
         point->margin = 1 + law->c_max * t;
         point->s = -t;
+        point->unit = t;
     }
     measure_point(law, point);
 }
@@ -142,16 +152,15 @@ static void find_saddle(const chi2_law *law, int sign, chi2_point *point) {
     double low = -limit, high = limit, at = 0, stride = 1, step = limit;
     for (int i = 0; i < 200; i++) {
         place_point(law, sign, at, point);
-        double inverse = 1 / point->s;
-        double excess = sign * (point->slope - inverse); /* grows with t */
-        double curvature = point->curvature + inverse * inverse;
-        if (fabs(excess) <= 1e-4 * sqrt(curvature)) return;
+        double excess = sign * (point->slope - 1 / point->s) * point->unit; /* grows with t */
+        double curvature = point->curvature;
+        if (fabs(excess) <= 1e-4 * sqrt(curvature) && isfinite(curvature)) return;
         if (excess > 0) {
             high = at;
         } else {
             low = at;
         }
-        double newton = -excess / (fabs(point->s) * (sign > 0 ? point->margin : 1) * curvature);
+        double newton = -excess / curvature;
         if (fabs(newton) < step / 2 && at + newton > low && at + newton < high) {
             step = fabs(newton);
             at += newton;
@@ -326,17 +335,18 @@ static zonal_status integrate(chi2_contour *contour, double *value) {
 static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
     chi2_point point = {0};
     find_saddle(law, sign, &point);
+    /* K(s0) - s0 x = [K(s0) - s0 K'(s0)] + s0 g; the second part is about 1 */
     double exponent = tilted_exponent(law, &point);
+    if (isfinite(exponent)) exponent += point.s * point.slope;
     if (exponent < EXPONENT_ALONE) {
         *log_p = exponent;
         return ZONAL_OK;
     }
-    double inverse = 1 / point.s;
-    double width = 1 / sqrt(point.curvature + inverse * inverse);
+    double width = point.unit / sqrt(point.curvature);
     chi2_contour contour = {.law = law,
                             .normal = law->extra * width * width,
                             .linear = point.slope * width,
-                            .pole = width * inverse};
+                            .pole = width / point.s};
     for (int i = 0; i < law->n; i++) {
         chi2_term *term = &law->term[i];
         double scale = width / one_minus_u(term, point.margin);
@@ -345,8 +355,7 @@ static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
     }
     double value = 0;
     ZONAL_TRY(integrate(&contour, &value));
-    /* K(s0) - s0 x = [K(s0) - s0 K'(s0)] + s0 g */
-    *log_p = exponent + point.s * point.slope + log(fabs(contour.pole) * value);
+    *log_p = exponent + log(fabs(contour.pole) * value);
     if (isnan(*log_p)) {
         return ZONAL_FAIL(ZONAL_NUMERIC, "the tail of %d chi-squares is not a number", law->n);
     }

@@ -20,10 +20,14 @@
  * mean. The integral is taken relative to its value at the saddle, in a form without differences of
  * large numbers: a freedom of 1e300 loses no digits and neither does a tail of 1e-300.
  *
- * Accuracy. Measured against 50 to 340 digits in tests/test_distributions.c: single chi-squares
- * with N = 1 to 1e12, mixtures in closed form and heat spectra for d = 3 to 2048, both tails from
- * .999999 down to 1e-300: relative error below @ACCURACY@, growing like |log p| times the rounding
- * of x. Far out, log p has relative error 1e-15 down to -1e12 and beyond. Time: @TIME@.
+ * Accuracy. Measured in tests/test_distributions.c against 50 to 340 digits: single chi-squares
+ * with N = 1 to 1e12, mixtures in closed form (up to 3000 terms) and heat spectra for d = 3 to
+ * 2048, with and without a normal part. The smaller tail has relative error below 3e-13 from p = .5
+ * down to 1e-298, about |log p| times the rounding of double, and so has log p; far out log p is
+ * better still (1e-14 for N = 2, down to -1e300).
+ *
+ * Time: 10 to 40 microseconds for a heat spectrum at any d; 2 ms for 4000 terms that fall like
+ * l^-2, 10 ms for 4000 that fall slowly or not at all.
  */
 #ifndef ZONAL_MATH_WEIGHTED_CHI2_H
 #define ZONAL_MATH_WEIGHTED_CHI2_H

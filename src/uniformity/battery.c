@@ -35,8 +35,8 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
                                zonal_discrepancy discrepancy, zonal_kernel_spec spec) {
     zonal__battery_test *test = &battery->test[battery->tests++];
     test->name = name;
-    test->narrow = spec.family == ZONAL_HEAT &&
-                   spec.t < NARROWEST * critical_time(battery) * (1 - 1e-12);
+    test->narrow =
+        spec.family == ZONAL_HEAT && spec.t < NARROWEST * critical_time(battery) * (1 - 1e-12);
     ZONAL_TRY(zonal_kernel_create(&spec, battery->problem.dim, &test->kernel));
     /* Always the double fit: T of a narrow kernel is a sum of tiny numbers. */
     ZONAL_TRY(zonal__profile_init(test->kernel, discrepancy, ZONAL_DOUBLE, &test->profile));
@@ -71,8 +71,8 @@ static zonal_status add_degrees(zonal__battery *battery) {
         degree->l = FIRST_PAIR_DEGREE + i;
         degree->d = battery->problem.dim;
         ZONAL_TRY(zonal__fit_create(degree_sample, degree, -1, 2e-17, 2e-15, 64, &degree->fit));
-        battery->psi[battery->tests - 2 + i] = (zonal__pair_function){
-            .value = degree_value, .context = degree, .fit = degree->fit};
+        battery->psi[battery->tests - 2 + i] =
+            (zonal__pair_function){.value = degree_value, .context = degree, .fit = degree->fit};
     }
     return ZONAL_OK;
 }

@@ -19,7 +19,8 @@ double zonal__effective_rank(int64_t d, const double *eigenvalues) {
 double zonal__effective_rank_expected(int64_t n, int64_t d) {
     /* Singular values s = sqrt(lambda) of the smaller side: with gamma = small/large, lambda has
      * density sqrt((hi-x)(x-lo))/(2 pi gamma x) on [lo, hi] = (1 -+ sqrt gamma)^2. The substitution
-     * x = 1 + gamma + 2 sqrt(gamma) cos(theta) makes the integrand smooth; the midpoint rule does. */
+     * x = 1 + gamma + 2 sqrt(gamma) cos(theta) makes the integrand smooth; the midpoint rule does.
+     */
     double small = (double)(n < d ? n : d), large = (double)(n < d ? d : n);
     double gamma = small / large, mean = 0, mean_log = 0, mass = 0;
     enum { POINTS = 4000 };

@@ -31,8 +31,8 @@ zonal_status zonal__survey_run(zonal__survey *survey, const void *x) {
     ZONAL_TRY(survey->backend->operations[ZONAL__COVARIANCE]->run(survey->covariance, x, 0,
                                                                   survey->moments, NULL, 0));
     if (survey->pairs)
-        ZONAL_TRY(survey->backend->operations[ZONAL__SURVEY]->run(survey->pairs, x, 0,
-                                                                  survey->sums, NULL, 0));
+        ZONAL_TRY(survey->backend->operations[ZONAL__SURVEY]->run(survey->pairs, x, 0, survey->sums,
+                                                                  NULL, 0));
     return ZONAL_OK;
 }
 

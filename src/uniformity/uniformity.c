@@ -13,8 +13,8 @@ static const double DEGREES_PER_RADIAN = 57.29577951308232;
 typedef struct session {
     const zonal_uniformity_options *options;
     zonal__battery battery;
-    void *simulated; /* [n][d] */
-    double *row;     /* [d] */
+    void *simulated;                         /* [n][d] */
+    double *row;                             /* [d] */
     int64_t larger[ZONAL_UNIFORMITY_TESTS];  /* replicates with T at least the data's */
     int64_t smaller[ZONAL_UNIFORMITY_TESTS]; /* at most the data's */
 } session;
@@ -34,8 +34,8 @@ static zonal_status simulate(session *s, const double *data) {
             s->larger[k] += t[k] >= data[k];
             s->smaller[k] += t[k] <= data[k];
         }
-        if (s->options->progress &&
-            s->options->progress(s->options->progress_context, (double)(r + 1) / (double)replicates))
+        if (s->options->progress && s->options->progress(s->options->progress_context,
+                                                         (double)(r + 1) / (double)replicates))
             return ZONAL_FAIL(ZONAL_CANCELLED, "stopped after %lld of %lld simulated batches",
                               (long long)(r + 1), (long long)replicates);
     }
@@ -76,8 +76,8 @@ static zonal_status fill_meters(const session *s, zonal_uniformity_report *repor
     const double *moments = s->battery.survey.moments;
     const zonal__operation_table *operation =
         s->battery.survey.backend->operations[ZONAL__EIGENVALUES];
-    zonal__problem square = {.rows = d, .dim = d, .precision = ZONAL_DOUBLE,
-                             .threads = s->battery.problem.threads};
+    zonal__problem square = {
+        .rows = d, .dim = d, .precision = ZONAL_DOUBLE, .threads = s->battery.problem.threads};
     zonal__work *work = NULL;
     double *eigenvalues = NULL, mean = 0;
     zonal_status status;
@@ -105,7 +105,8 @@ done:
     return status;
 }
 
-static zonal_status fill_degrees(const session *s, const double *t, zonal_uniformity_report *report) {
+static zonal_status fill_degrees(const session *s, const double *t,
+                                 zonal_uniformity_report *report) {
     report->degrees = s->battery.survey.pairs ? ZONAL_UNIFORMITY_DEGREES : 2;
     for (int l = 1; l <= report->degrees; l++) {
         zonal_uniformity_degree *degree = &report->degree[l - 1];

@@ -25,9 +25,12 @@ static void p_text(double log10_p, char out[32]) {
 
 static const char *degree_meaning(int l) {
     switch (l) {
-    case 1: return "the points lean to one side";
-    case 2: return "some axes hold more of the points than others";
-    default: return "the points gather in clusters";
+    case 1:
+        return "the points lean to one side";
+    case 2:
+        return "some axes hold more of the points than others";
+    default:
+        return "the points gather in clusters";
     }
 }
 
@@ -69,8 +72,7 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
         snprintf(report->verdict, sizeof report->verdict,
                  "Collapsed into a cone: the points lie about %.0f degrees around one direction "
                  "(mean resultant length %.3f; uniform points would show %.3f).",
-                 acos(resultant) * DEGREES_PER_RADIAN, resultant,
-                 report->mean_resultant_expected);
+                 acos(resultant) * DEGREES_PER_RADIAN, resultant, report->mean_resultant_expected);
     } else if (rejected && report->directions < 0.5 * report->directions_expected) {
         snprintf(report->verdict, sizeof report->verdict,
                  "Collapsed to about %.0f directions of %lld (uniform points would fill %.0f).",
@@ -87,7 +89,7 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
                  "side): the points repel each other, as training for uniformity makes them.",
                  lower->name, p);
     } else {
-        snprintf(report->verdict, sizeof report->verdict,
-                 "Uniform as far as %s points can tell.", n);
+        snprintf(report->verdict, sizeof report->verdict, "Uniform as far as %s points can tell.",
+                 n);
     }
 }

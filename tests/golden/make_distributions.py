@@ -462,8 +462,9 @@ def nearest():
 
 
 def number(value):
-    return mp.nstr(mpf(value), 17, min_fixed=0, max_fixed=0) if not isinstance(value, float) \
-        else repr(value)
+    if abs(value) < mpf(10) ** -305:
+        return "0"
+    return mp.nstr(mpf(value), 17, min_fixed=0, max_fixed=0)
 
 
 def array(name, values):
@@ -526,13 +527,11 @@ typedef struct golden_nearest {
         print(f'    {{"{name}", {len(weight)}, {arrays}, {extra!r}}},')
     print("};\n\nstatic const golden_point golden_points[] = {")
     for index, x, upper, log_upper, lower in points:
-        texts = [number(v) if v == 0 or abs(v) > mpf(10) ** -305 else "0"
-                 for v in (upper, log_upper, lower)]
+        texts = (number(v) for v in (upper, log_upper, lower))
         print(f"    {{{index}, {x!r}, {', '.join(texts)}}},")
     print("};\n\nstatic const golden_cap golden_caps[] = {")
     for d, angle, share, log_share in caps():
-        text = number(share) if share > mpf(10) ** -305 else "0"
-        print(f"    {{{d}, {angle!r}, {text}, {number(log_share)}}},")
+        print(f"    {{{d}, {angle!r}, {number(share)}, {number(log_share)}}},")
     print("};\n\nstatic const golden_nearest golden_nearests[] = {")
     for n, d, value in nearest():
         print(f"    {{{n}, {d}, {number(value)}}},")

@@ -12,7 +12,7 @@ Only the definitions are used, and none of the library's ways of computing them:
   poisson                the closed form, compared with the series;
   chordal                the closed form; the spectrum by integration.
 Every parameter and cosine is the double that the C code receives, written in hexadecimal. Numbers
-are correct to the 17 digits printed. Where a logarithm is not wanted (phi is below 1e-250 or not
+are correct to the digits printed, 16 for profiles and 17 for constants. Where a logarithm is not wanted (phi is below 1e-250 or not
 positive everywhere) it is NONE.
 """
 
@@ -23,7 +23,7 @@ from mpmath import mp, mpf
 
 mp.dps = 50
 
-COSINES = [-1.0, -0.87654321, -0.5, -1 / 3, -0.123456789, 0.0, 0.2718281828, 0.6, 0.95, 0.99999]
+COSINES = [-1.0, -0.87654321, -0.5, -1 / 3, -0.123456789, 0.0, 0.2718281828, 0.95, 0.99999]
 DIMS = [2, 3, 4, 19, 64, 256, 1024, 2048, 4096]
 SMALLEST = mpf(10) ** -250
 
@@ -176,14 +176,14 @@ class Poisson:
                 assert abs(x - y) < mpf(10) ** -25 * (1 + abs(y)), (self.d, self.r)
 
 
-def number(x):
+def number(x, digits=17):
     if x == mp.inf:
         return "INFINITY"
     if x == -mp.inf:
         return "-INFINITY"
     if abs(x) < mpf(10) ** -307:
         return "0.0"
-    return mp.nstr(x, 17, strip_zeros=True, min_fixed=-4, max_fixed=6)
+    return mp.nstr(x, digits, strip_zeros=True, min_fixed=-4, max_fixed=6)
 
 
 def emit(family, d, parameter, kernel, positive, weights=(), flat=False):
@@ -203,11 +203,11 @@ def emit(family, d, parameter, kernel, positive, weights=(), flat=False):
     print("     {%s}," % ",".join(float(w).hex() for w in weights or (0.0,)))
     print("     {%s}," % ",".join(number(x) for x in constants))
     for order in range(3):
-        print("     {%s}," % ",".join(number(r[order]) for r in rows))
+        print("     {%s}," % ",".join(number(r[order], 16) for r in rows))
     if not positive:
         print("     {NONE}, 0, %d}," % flat)
     else:
-        print("     {%s}, 1, %d}," % (",".join("NONE" if x is None else number(x) for x in logs), flat))
+        print("     {%s}, 1, %d}," % (",".join("NONE" if x is None else number(x, 16) for x in logs), flat))
     sys.stdout.flush()
 
 

@@ -559,7 +559,7 @@ def loss_cases():
     for method in ("mmd-induced", "ksd-induced", "kl-induced"):
         yield complete(method, 8, 3, parameter=1.0)
         yield complete(method, 8, 256, parameter=1.0)
-        yield complete(method, 8, 2, parameter=10000.0)
+        yield complete(method, 8, 2, parameter=1000.0)
     for method in ("mmd-poisson", "ksd-poisson", "kl-poisson"):
         yield complete(method, 8, 3, parameter=0.9)
         yield complete(method, 8, 19, parameter=0.5)

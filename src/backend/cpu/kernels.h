@@ -90,7 +90,7 @@ typedef struct zonal__cpu_kernels {
                      void *y);
     /* Overwrites the row g by the projected gradient at x = mean + y. */
     void (*project)(int64_t d, void *g, const void *y, const zonal__cpu_projection *p);
-    /* out = scale * in */
+    /* row *= scale */
     void (*scale)(int64_t d, double scale, void *row);
     void (*narrow)(int64_t d, const double *in, void *out);
     void (*add)(int64_t d, const double *in, void *row); /* row += in */

@@ -48,8 +48,8 @@ static TARGET double NAME(half_distance)(int64_t d, const REAL *y, const REAL *z
 }
 
 /* psi(c) = 1 - chord sqrt((1-c)/2), the root being half the distance of the rows. Where they are
- * near for their spread, |y_i|^2 = 1 - 2 o_i, rounding of c would show (two equal rows would be the
- * root of an ulp apart), and the distance itself is taken. */
+ * near for their spread, |y_i|^2 = 1 - 2 o_i, or at all, rounding of y_i.y_j or of o_i would show
+ * (two equal rows would be the root of an ulp apart), and the distance itself is taken. */
 ZONAL__INLINE TARGET void NAME(chordal_row)(const zonal__cpu_tile *tile, int64_t r, int64_t first,
                                             double chord, int64_t n, const double *c,
                                             double *value) {
@@ -59,7 +59,7 @@ ZONAL__INLINE TARGET void NAME(chordal_row)(const zonal__cpu_tile *tile, int64_t
     double spread = 1 - tile->row_offset[r];
     for (int64_t k = 0; k < n; k++) value[k] = 1 - chord * __builtin_sqrt((1 - c[k]) * 0.5);
     for (int64_t k = 0; k < n; k++)
-        if (1 - c[k] < 1e-3 * (spread - offset[k]))
+        if (1 - c[k] < 1e-3 * (spread - offset[k]) || 1 - c[k] < 1e-7)
             value[k] = 1 - chord * NAME(half_distance)(tile->dim, y, z + k * tile->dim);
 }
 

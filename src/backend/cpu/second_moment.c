@@ -5,8 +5,8 @@
 #include "core/memory.h"
 
 enum {
-    PANEL = 64,    /* rows of C that one turn owns */
-    STRETCH = 128, /* rows of the batch per product: their float sum may be off by as many ulp */
+    PANEL = 64,   /* rows of C that one turn owns */
+    STRETCH = 64, /* rows of the batch per product: their float sum may be off by as many ulp */
     MOST_GROUPS = 16
 };
 
