@@ -104,14 +104,9 @@ else()
     endif()
 endif()
 
-# CUDA. The language has to be enabled here, at the top, and starting nvcc takes seconds: look into
-# the folder's list first.
-file(STRINGS ${PROJECT_SOURCE_DIR}/src/backend/cuda/CMakeLists.txt cuda_sources
-    REGEX "^ +[A-Za-z0-9_]+\\.(cu|c)$")
+# CUDA. The language has to be enabled here, at the top.
 if(ZONAL_CUDA STREQUAL "OFF")
     zonal_note(CUDA "off")
-elseif(NOT cuda_sources)
-    zonal_note(CUDA "left out (no sources yet)")
 else()
     if(NOT CMAKE_CUDA_COMPILER)
         check_language(CUDA)

@@ -21,10 +21,10 @@
  * kernel is the limit of SUSReg over infinitely many slices (the paper, section 3); s^2 = d stands
  * for embeddings scaled to unit variance per coordinate, s^2 = 1 for the formula as printed.
  *
- * Accuracy, in double, for d from 2 to 4096, t from 1/d to 20/d and L to 64, tested against 50-digit
- * arithmetic: phi, phi', phi'' within 1e-13 of their value at c = 1; log phi within
- * 2e-13 max(|log phi(c)|, -log a_0) wherever phi(c) >= 1e-250, continued linearly below; constants
- * within 1e-12 of their value.
+ * Accuracy, in double, for d from 2 to 4096, t from 1/d to 20/d and L to 64, tested against
+ * 50-digit arithmetic: phi, phi', phi'' within 1e-13 of their value at c = 1; log phi within 2e-13
+ * max(|log phi(c)|, -log a_0) wherever phi(c) >= 1e-250, continued linearly below; constants within
+ * 1e-12 of their value.
  *
  * A zonal_kernel does not change after it is created: any number of threads may use it at once.
  */
@@ -59,7 +59,8 @@ typedef struct zonal_kernel_spec {
     const double *weights; /* [n_weights]: w_0, w_1, ...; copied */
     int n_weights;
     /* 1: a_l proportional to w_l alone, the other reading of the paper's "normalised Gegenbauer
-     * polynomials", for heat, band, poisson and spectrum. It cannot reproduce the paper's Figure 3. */
+     * polynomials", for heat, band, poisson and spectrum. It cannot reproduce the paper's Figure 3.
+     */
     int without_multiplicity;
     int log_profile; /* 1: prepare log phi too (what KL needs); fails unless phi > 0 on [-1, 1] */
 } zonal_kernel_spec;

@@ -15,15 +15,15 @@
  * The discrepancies, for unit rows x_i, c_ij = x_i.x_j (design: value 1 at total collapse):
  *
  *     MMD   D = mean over i, j of psi(c_ij),  psi = (phi - a_0)/(1 - a_0)
- *     KSD   D = mean over i, j of psi(c_ij),  psi = ((c^2-1) phi'' + (d-1) c phi') / ((d-1) phi'(1))
- *     KL    D = 1 + (1/C_norm) mean over i of log( 1/(B-1) sum over j != i of phi(c_ij) )
+ *     KSD   D = mean over i, j of psi(c_ij),  psi = ((c^2-1) phi'' + (d-1) c phi') / ((d-1)
+ * phi'(1)) KL    D = 1 + (1/C_norm) mean over i of log( 1/(B-1) sum over j != i of phi(c_ij) )
  *
  * Gradients are with respect to the rows as given: D is a function of z through x = z/|z|, so each
  * row of the gradient is (g - (g.x) x)/|z|, tangent to the sphere. For rows declared unit, |z| = 1.
  *
  * Accuracy (tested against 50-digit arithmetic): double: D within 1e-12 of its value (KL: within
  * 1e-12 (1 + |mean log p|/C_norm)), gradients within 1e-11 of their norm; fp32: D within
- * 2e-6 D + 2e-11, gradients within 1e-5 of their norm.
+ * 2e-6 D + 2e-11 (KL: 2e-6 (1 + |mean log p|/C_norm)), gradients within 1e-5 of their norm.
  */
 #ifndef ZONAL_LOSS_H
 #define ZONAL_LOSS_H
@@ -49,7 +49,8 @@ typedef enum zonal_discrepancy {
 typedef enum zonal_device { ZONAL_DEVICE_CPU = 0, ZONAL_DEVICE_CUDA = 1 } zonal_device;
 
 /* The element type of rows and gradient and the arithmetic of the products. On the CPU, fp32 plans
- * multiply in single precision and evaluate kernels and sums in double; tf32 and bf16 are CUDA's. */
+ * multiply in single precision and evaluate kernels and sums in double; tf32 and bf16 are CUDA's.
+ */
 typedef enum zonal_precision {
     ZONAL_DOUBLE = 0,
     ZONAL_FP32 = 1,
@@ -79,9 +80,10 @@ typedef enum zonal_kl_norm { ZONAL_KL_NORM_AUTO = 0, ZONAL_KL_NORM_PAPER = 1 } z
 /* Which code computes it. Auto: moments where the kernel has degree <= 2 alone, pairs otherwise. */
 typedef enum zonal_implementation {
     ZONAL_IMPLEMENTATION_AUTO = 0,
-    ZONAL_IMPLEMENTATION_REF = 1,    /* double, one thread, B x B array: the formula as printed */
-    ZONAL_IMPLEMENTATION_PAIRS = 2,  /* tiles of pairs, O(B^2 d) time, O(B d) memory */
-    ZONAL_IMPLEMENTATION_MOMENTS = 3 /* mean and second moment, O(B d^2) time, O(B d + d^2) memory */
+    ZONAL_IMPLEMENTATION_REF = 1,   /* double, one thread, B x B array: the formula as printed */
+    ZONAL_IMPLEMENTATION_PAIRS = 2, /* tiles of pairs, O(B^2 d) time, O(B d) memory */
+    ZONAL_IMPLEMENTATION_MOMENTS =
+        3 /* mean and second moment, O(B d^2) time, O(B d + d^2) memory */
 } zonal_implementation;
 
 /* Options of SUSReg and SIGReg. The statistic of one direction a is
@@ -94,8 +96,8 @@ typedef struct zonal_sliced_options {
     double high;    /* default 5 (SUSReg), 3 (SIGReg) */
     uint64_t seed;  /* default 0 */
     int times_n;    /* multiply by B: default 0 (SUSReg: the paper's Lemma 1), 1 (SIGReg: LeJEPA) */
-    /* divide by the expected value at collapse: default 1 (SUSReg, so that it is comparable with D),
-     * 0 (SIGReg: LeJEPA). SIGReg's collapse is to the origin. */
+    /* divide by the expected value at collapse: default 1 (SUSReg, so that it is comparable with
+     * D), 0 (SIGReg: LeJEPA). SIGReg's collapse is to the origin. */
     int collapse_normalised;
 } zonal_sliced_options;
 
@@ -140,9 +142,10 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const
 
 /* On CUDA (ZONAL_DEVICE_CUDA) x, value and gradient of zonal_plan_execute are device memory, x and
  * gradient of the options' dtype. Execution only enqueues work on the stream (a cudaStream_t as
- * void *; NULL, the default stream, at first): it takes no memory, does not wait, and can be captured
- * in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits for the stream and
- * reports it (the first such row since the last call). On the CPU status is always ZONAL_OK. */
+ * void *; NULL, the default stream, at first): it takes no memory, does not wait, and can be
+ * captured in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits for the
+ * stream and reports it (the first such row since the last call). On the CPU status is always
+ * ZONAL_OK. */
 ZONAL_API void zonal_plan_set_stream(zonal_plan *plan, void *stream);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 
@@ -150,13 +153,13 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
 
 typedef struct zonal_plan_info {
-    double bias;  /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
-    double norm;  /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
+    double bias; /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
+    double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
     double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
     zonal_implementation implementation; /* the one chosen */
     const char *backend;                 /* "ref", "cpu", "cuda" */
     size_t scratch_bytes;                /* memory held beyond input and gradient */
-    double fit_error;                    /* checked bound on the profile's fit, 0 where none is used */
+    double fit_error; /* checked bound on the profile's fit, 0 where none is used */
 } zonal_plan_info;
 ZONAL_API void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
 
@@ -169,7 +172,7 @@ ZONAL_API void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info
  * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
  */
 typedef enum zonal_gain {
-    ZONAL_GAIN_AUTO = 0, /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
+    ZONAL_GAIN_AUTO = 0,  /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
     ZONAL_GAIN_UNIT = 1,  /* 1: the printed equation */
     ZONAL_GAIN_BATCH = 2, /* B: the test statistic B * D */
     ZONAL_GAIN_VALUE = 3  /* gain_value */
@@ -187,7 +190,8 @@ typedef struct zonal_objective_parts {
     double invariance;  /* L_inv */
     double discrepancy; /* mean over views of D */
     double gain;        /* the factor used */
-    double threshold;   /* f* = (1-lambda) K/(lambda psi'(1)): below it training collapses; 0: unknown */
+    double
+        threshold; /* f* = (1-lambda) K/(lambda psi'(1)): below it training collapses; 0: unknown */
 } zonal_objective_parts;
 
 typedef struct zonal_objective zonal_objective;

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define ZONAL_API __attribute__((visibility("default")))
+#define ZONAL_API      __attribute__((visibility("default")))
 #define ZONAL_MUST_USE __attribute__((warn_unused_result))
 #else
 #define ZONAL_API
@@ -57,7 +57,8 @@ typedef struct zonal_error {
     char message[768];
 } zonal_error;
 
-/* Returns the calling thread's record; status is ZONAL_OK when nothing has failed yet. Never NULL. */
+/* Returns the calling thread's record; status is ZONAL_OK when nothing has failed yet. Never NULL.
+ */
 ZONAL_API const zonal_error *zonal_last_error(void);
 
 /* "OK", "ARGUMENT", ...; "?" for a number that is not a status. */

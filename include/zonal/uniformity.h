@@ -7,9 +7,9 @@
  *     T = 1/n sum over i != j of psi(x_i.x_j)  =  n D - 1,
  *
  * which has mean 0 for independent uniform points, grows when points attract each other, and falls
- * when they repel each other. Its law for uniform points tends to sum_l b_l (chi2(N_l)/N_l - 1); here
- * T is divided by sqrt(1 - 1/n), which makes its variance exact at every n. p is the upper tail (too
- * clustered), p_lower the lower one (too even: what training for uniformity produces).
+ * when they repel each other. Its law for uniform points tends to sum_l b_l (chi2(N_l)/N_l - 1);
+ * here T is divided by sqrt(1 - 1/n), which makes its variance exact at every n. p is the upper
+ * tail (too clustered), p_lower the lower one (too even: what training for uniformity produces).
  *
  *     rayleigh    degree 1 alone                 a preferred direction
  *     bingham     degree 2 alone                 preferred axes, missing dimensions
@@ -20,8 +20,8 @@
  *     induced     the kernel behind SUSReg, s^2 = d
  *     heat-t      heat at a t of the caller's
  *
- * rayleigh and bingham are linear in n; the rest look at all pairs, and are skipped (and said to be)
- * beyond pair_limit rows. For t below .7 log(d)/d the limit law's tail is wrong by an order of
+ * rayleigh and bingham are linear in n; the rest look at all pairs, and are skipped (and said to
+ * be) beyond pair_limit rows. For t below .7 log(d)/d the limit law's tail is wrong by an order of
  * magnitude: such a test gets a Monte Carlo p-value or none.
  */
 #ifndef ZONAL_UNIFORMITY_H
@@ -40,13 +40,14 @@ extern "C" {
 typedef struct zonal_uniformity_options {
     int64_t monte_carlo; /* simulated uniform batches for Monte Carlo p-values; 0: none */
     uint64_t seed;
-    double t;            /* also test with heat at this t; 0: no */
-    int64_t pair_limit;  /* rows beyond which pairs are not looked at; 0: 20,000 */
-    double level;        /* of the verdict's tests, shared among them; 0: .01 */
+    double t;           /* also test with heat at this t; 0: no */
+    int64_t pair_limit; /* rows beyond which pairs are not looked at; 0: 20,000 */
+    double level;       /* of the verdict's tests, shared among them; 0: .01 */
     int unit_rows;
     zonal_precision precision; /* of x: ZONAL_DOUBLE or ZONAL_FP32 */
     int threads;
-    /* Called from time to time with the share done; a non-zero return stops with ZONAL_CANCELLED. */
+    /* Called from time to time with the share done; a non-zero return stops with ZONAL_CANCELLED.
+     */
     int (*progress)(void *context, double share);
     void *progress_context;
 } zonal_uniformity_options;
@@ -58,8 +59,8 @@ typedef struct zonal_uniformity_test {
     double p, p_lower;   /* by Monte Carlo when it was asked for, else from the limit law */
     double p_asymptotic; /* from the limit law; NaN where it does not hold */
     double p_asymptotic_lower;
-    double log10_p;        /* of p_asymptotic, also where that underflows */
-    double p_monte_carlo;  /* (1 + replicates at least as large)/(1 + replicates); NaN without */
+    double log10_p;       /* of p_asymptotic, also where that underflows */
+    double p_monte_carlo; /* (1 + replicates at least as large)/(1 + replicates); NaN without */
     double p_monte_carlo_lower;
     char note[128]; /* empty, or what to know about this row */
 } zonal_uniformity_test;
@@ -75,26 +76,26 @@ typedef struct zonal_uniformity_report {
     int64_t n, d;
     int tests;
     zonal_uniformity_test test[ZONAL_UNIFORMITY_TESTS];
-    int degrees;                                                    /* 2, or 6 with pairs */
-    zonal_uniformity_degree degree[ZONAL_UNIFORMITY_DEGREES];       /* degree[l-1] */
-    double mean_resultant;          /* |mean x|: 1 at collapse */
+    int degrees;                                              /* 2, or 6 with pairs */
+    zonal_uniformity_degree degree[ZONAL_UNIFORMITY_DEGREES]; /* degree[l-1] */
+    double mean_resultant;                                    /* |mean x|: 1 at collapse */
     double mean_resultant_expected; /* its root mean square for uniform points: 1/sqrt(n) */
     double effective_rank;          /* RankMe: exp of the entropy of the singular values' shares */
     double effective_rank_expected; /* for uniform points (Marchenko-Pastur) */
     double directions;              /* participation ratio 1/sum of squared variance shares */
     double directions_expected;     /* for uniform points */
-    double nearest_angle;           /* mean angle to the nearest neighbour, degrees; NaN if skipped */
-    double nearest_angle_expected;  /* for uniform points, degrees */
-    int64_t monte_carlo;            /* replicates used */
-    char verdict[512];              /* one or two sentences */
-    char skipped[256];              /* what was left out and why; empty when nothing was */
+    double nearest_angle; /* mean angle to the nearest neighbour, degrees; NaN if skipped */
+    double nearest_angle_expected; /* for uniform points, degrees */
+    int64_t monte_carlo;           /* replicates used */
+    char verdict[512];             /* one or two sentences */
+    char skipped[256];             /* what was left out and why; empty when nothing was */
 } zonal_uniformity_report;
 
 /* Tests x [n][d] (float or double by options->precision; rows are normalised unless unit_rows).
  * n >= 2, 2 <= d <= 4096. On failure the report is zeroed. */
-ZONAL_API ZONAL_MUST_USE zonal_status
-zonal_uniformity_run(const zonal_uniformity_options *options, int64_t n, int64_t d, const void *x,
-                     zonal_uniformity_report *report);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_uniformity_run(const zonal_uniformity_options *options,
+                                                           int64_t n, int64_t d, const void *x,
+                                                           zonal_uniformity_report *report);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /*
- * The table of operations. The layers above hold a zonal__backend and call nothing else; each device
- * fills a table of its own. The CPU's starts from the reference table and overrides what it does
- * better, so a half-finished backend still works.
+ * The table of operations. The layers above hold a zonal__backend and call nothing else; each
+ * device fills a table of its own. The CPU's starts from the reference table and overrides what it
+ * does better, so a half-finished backend still works.
  *
  * An operation is made for one problem (create: takes all memory), run any number of times (takes
  * none), and destroyed. A problem is only read during create, but what it points to (fits, pair
@@ -54,19 +54,19 @@ typedef struct zonal__problem {
     int64_t rows, dim;
     zonal_precision precision;
     int unit_rows;
-    int threads; /* at least 1 */
+    int threads;                     /* at least 1 */
     const zonal__pair_function *psi; /* PAIRS: one; SURVEY: n_psi of them */
     int n_psi;
     const zonal__fit *log_phi; /* KL */
     int keep_diagonal;         /* KL: S_i = 1 + sum, divided by B instead of B - 1 */
-    double degree1, degree2;   /* MOMENTS: b_1, b_2 */
+    double degree1, degree2;   /* MOMENTS, PAIRS: b_1, b_2, the shares of degrees 1 and 2 in psi */
     const zonal__sliced *sliced;
     int64_t views, global_views; /* INVARIANCE: x is [views][rows][dim] */
     int raw_rows; /* INVARIANCE: 1: rows enter as they are, without normalisation (SIGReg) */
     /* What only device backends read: a value leaves the device as it should be, without a host to
      * finish it, so they are told what to make of it. */
-    zonal_dtype dtype;       /* of x and gradient */
-    double offset, factor;   /* value written = offset + factor * the operation's value */
+    zonal_dtype dtype;              /* of x and gradient */
+    double offset, factor;          /* value written = offset + factor * the operation's value */
     double lambda, gain, threshold; /* OBJECTIVE */
 } zonal__problem;
 
@@ -81,7 +81,8 @@ typedef enum zonal__operation {
     ZONAL__MOMENTS,
     /* value[0] = mean over slices of EP(a); gradient of that. */
     ZONAL__SLICED,
-    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times factor is ADDED to gradient. */
+    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times factor is ADDED to gradient.
+     */
     ZONAL__INVARIANCE,
     /* value[k] = 1/B^2 sum over i != j of psi_k(c_ij) for k < n_psi, in one pass over the pairs;
      * value[n_psi + i] = max over j != i of c_ij, the nearest neighbour's cosine, for each row i.
@@ -93,9 +94,9 @@ typedef enum zonal__operation {
     /* The eigenvalues, ascending, of the symmetric matrix x [dim][dim] of doubles (rows = dim):
      * value[0..dim-1]. No gradient, no rows. */
     ZONAL__EIGENVALUES,
-    /* Device backends alone: the whole training objective of z [views][rows][dim], whose regulariser
-     * is described by the rest of the problem (psi, log_phi, degrees or sliced). "value" receives a
-     * zonal_objective_parts, gradient the gradient of its total. */
+    /* Device backends alone: the whole training objective of z [views][rows][dim], whose
+     * regulariser is described by the rest of the problem (psi, log_phi, degrees or sliced).
+     * "value" receives a zonal_objective_parts, gradient the gradient of its total. */
     ZONAL__OBJECTIVE,
     ZONAL__OPERATIONS
 } zonal__operation;
@@ -111,7 +112,8 @@ typedef struct zonal__operation_table {
     size_t (*scratch_bytes)(const zonal__work *work);
     /* Device backends alone (NULL elsewhere). There x, value and gradient of run are device memory,
      * run only enqueues on the stream (a cudaStream_t, NULL: the default one) and "factor" is the
-     * gradient's. check waits for the stream and reports a bad row of the runs since the last check. */
+     * gradient's. check waits for the stream and reports a bad row of the runs since the last
+     * check. */
     void (*set_stream)(zonal__work *work, void *stream);
     zonal_status (*check)(zonal__work *work);
 } zonal__operation_table;

@@ -20,9 +20,9 @@ zonal_status zonal__device_write(void *device, const void *host, size_t bytes);
 zonal_status zonal__device_read(void *host, const void *device, size_t bytes);
 zonal_status zonal__device_synchronise(void);
 
-/* Records what "enqueue" puts on a stream in a CUDA graph, replays it "runs" times after "warm" more,
- * and gives the median time of one replay in microseconds. With graph = 0 the calls are timed as
- * they are. */
+/* Records what "enqueue" puts on a stream in a CUDA graph, replays it "runs" times after "warm"
+ * more, and gives the median time of one replay in microseconds. With graph = 0 the calls are timed
+ * as they are. */
 zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *stream), void *context,
                                 int graph, int warm, int runs, double *microseconds);
 

@@ -55,9 +55,11 @@ static zonal_status check_spec(zonal_kernel_spec *spec, int64_t dim) {
     if (dim < 2 || dim > MAX_DIM)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to %d, got %lld", MAX_DIM,
                           (long long)dim);
-    if (spec->without_multiplicity && (spec->family == ZONAL_INDUCED || spec->family == ZONAL_CHORDAL))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the %s kernel is not given by weights, so there is "
-                                          "nothing to leave multiplicities out of",
+    if (spec->without_multiplicity &&
+        (spec->family == ZONAL_INDUCED || spec->family == ZONAL_CHORDAL))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the %s kernel is not given by weights, so there is "
+                          "nothing to leave multiplicities out of",
                           zonal_family_name(spec->family));
     switch (spec->family) {
     case ZONAL_HEAT:
@@ -82,9 +84,12 @@ static zonal_status check_spec(zonal_kernel_spec *spec, int64_t dim) {
         if (!(spec->r > 0 && spec->r < 1))
             return ZONAL_FAIL(ZONAL_ARGUMENT, "r must be between 0 and 1, got %g", spec->r);
         break;
-    case ZONAL_CHORDAL: break;
-    case ZONAL_SPECTRUM: return check_weights(spec);
-    default: return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kernel family %d", (int)spec->family);
+    case ZONAL_CHORDAL:
+        break;
+    case ZONAL_SPECTRUM:
+        return check_weights(spec);
+    default:
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kernel family %d", (int)spec->family);
     }
     return ZONAL_OK;
 }
@@ -146,10 +151,14 @@ static long double poisson_derivative(const zonal_kernel *kernel, int order, lon
 static long double chordal_derivative(int order, long double c) {
     long double s = sqrtl((1 - c) / 2); /* half the chord; s' = -1/(4 s) */
     switch (order) {
-    case 0: return 1 - s;
-    case 1: return 1 / (4 * s);
-    case 2: return 1 / (16 * s * s * s);
-    default: return 3 / (64 * s * s * s * s * s);
+    case 0:
+        return 1 - s;
+    case 1:
+        return 1 / (4 * s);
+    case 2:
+        return 1 / (16 * s * s * s);
+    default:
+        return 3 / (64 * s * s * s * s * s);
     }
 }
 

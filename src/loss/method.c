@@ -11,14 +11,14 @@ static const struct method {
     zonal_discrepancy discrepancy;
     zonal_family family;
 } methods[] = {
-    {"mmd-heat", ZONAL_MMD, ZONAL_HEAT},       {"mmd-band", ZONAL_MMD, ZONAL_BAND},
-    {"mmd-induced", ZONAL_MMD, ZONAL_INDUCED}, {"mmd-poisson", ZONAL_MMD, ZONAL_POISSON},
-    {"mmd-chordal", ZONAL_MMD, ZONAL_CHORDAL}, {"mmd-spectrum", ZONAL_MMD, ZONAL_SPECTRUM},
-    {"ksd-heat", ZONAL_KSD, ZONAL_HEAT},       {"ksd-band", ZONAL_KSD, ZONAL_BAND},
-    {"ksd-induced", ZONAL_KSD, ZONAL_INDUCED}, {"ksd-poisson", ZONAL_KSD, ZONAL_POISSON},
+    {"mmd-heat", ZONAL_MMD, ZONAL_HEAT},         {"mmd-band", ZONAL_MMD, ZONAL_BAND},
+    {"mmd-induced", ZONAL_MMD, ZONAL_INDUCED},   {"mmd-poisson", ZONAL_MMD, ZONAL_POISSON},
+    {"mmd-chordal", ZONAL_MMD, ZONAL_CHORDAL},   {"mmd-spectrum", ZONAL_MMD, ZONAL_SPECTRUM},
+    {"ksd-heat", ZONAL_KSD, ZONAL_HEAT},         {"ksd-band", ZONAL_KSD, ZONAL_BAND},
+    {"ksd-induced", ZONAL_KSD, ZONAL_INDUCED},   {"ksd-poisson", ZONAL_KSD, ZONAL_POISSON},
     {"ksd-spectrum", ZONAL_KSD, ZONAL_SPECTRUM}, {"kl-heat", ZONAL_KL, ZONAL_HEAT},
-    {"kl-induced", ZONAL_KL, ZONAL_INDUCED},   {"kl-poisson", ZONAL_KL, ZONAL_POISSON},
-    {"kl-spectrum", ZONAL_KL, ZONAL_SPECTRUM}, {"susreg", ZONAL_SUSREG, ZONAL_INDUCED},
+    {"kl-induced", ZONAL_KL, ZONAL_INDUCED},     {"kl-poisson", ZONAL_KL, ZONAL_POISSON},
+    {"kl-spectrum", ZONAL_KL, ZONAL_SPECTRUM},   {"susreg", ZONAL_SUSREG, ZONAL_INDUCED},
     {"sigreg", ZONAL_SIGREG, ZONAL_INDUCED},
 };
 enum { METHODS = sizeof methods / sizeof methods[0] };
@@ -50,7 +50,8 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
     }
     const char *nearest = zonal__text_nearest(method, names);
     if (nearest)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method, nearest);
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method,
+                          nearest);
     return ZONAL_FAIL(ZONAL_ARGUMENT,
                       "unknown method '%s'; methods are mmd-, ksd- or kl- with heat, induced, "
                       "poisson or spectrum, mmd-band, ksd-band, mmd-chordal, susreg and sigreg",

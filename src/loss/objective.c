@@ -6,7 +6,7 @@
 struct zonal_objective {
     zonal_objective_options options;
     int64_t views, global_views, batch, dim;
-    zonal_plan *plan; /* one view's discrepancy, run view by view */
+    zonal_plan *plan;                    /* one view's discrepancy, run view by view */
     const zonal__operation_table *table; /* the alignment's; on a device, the whole objective's */
     zonal__work *work;
     int device; /* 1: one operation computes everything */
@@ -39,8 +39,8 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
     return ZONAL_OK;
 }
 
-/* Near collapse L_inv = K t2 and D = 1 - psi'(1)(s2 + t2), with t2 the variance between the views of
- * a sample and s2 the one between samples; a direction grows when gain lambda psi'(1) exceeds
+/* Near collapse L_inv = K t2 and D = 1 - psi'(1)(s2 + t2), with t2 the variance between the views
+ * of a sample and s2 the one between samples; a direction grows when gain lambda psi'(1) exceeds
  * (1-lambda) K. */
 static double collapse_threshold(double lambda, double slope, int64_t views, int64_t global_views) {
     double v = (double)views, g = (double)global_views;
@@ -52,10 +52,14 @@ static double collapse_threshold(double lambda, double slope, int64_t views, int
 static double choose_gain(const zonal_objective *objective) {
     const zonal_objective_options *options = &objective->options;
     switch (options->gain) {
-    case ZONAL_GAIN_UNIT: return 1;
-    case ZONAL_GAIN_BATCH: return (double)objective->batch;
-    case ZONAL_GAIN_VALUE: return options->gain_value;
-    default: break;
+    case ZONAL_GAIN_UNIT:
+        return 1;
+    case ZONAL_GAIN_BATCH:
+        return (double)objective->batch;
+    case ZONAL_GAIN_VALUE:
+        return options->gain_value;
+    default:
+        break;
     }
     if (options->loss.discrepancy == ZONAL_SIGREG) return 1;
     if (options->loss.discrepancy != ZONAL_KL) return (double)objective->batch;

@@ -103,10 +103,10 @@ static zonal_status build_pairs(zonal_plan *plan) {
         plan->factor = 1;
         plan->offset = 1 / b;
     }
+    problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
+    problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
     if (plan->info.implementation == ZONAL_IMPLEMENTATION_MOMENTS) {
         plan->operation = ZONAL__MOMENTS;
-        problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
-        problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
         return ZONAL_OK;
     }
     plan->operation = ZONAL__PAIRS;

@@ -9,7 +9,8 @@
 #include "loss/sliced.h"
 #include "zonal/loss.h"
 
-/* A plan that has everything but its work space: it describes the problem and cannot be executed. */
+/* A plan that has everything but its work space: it describes the problem and cannot be executed.
+ */
 zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batch, int64_t dim,
                                  zonal_plan **plan);
 const zonal__problem *zonal__plan_problem(const zonal_plan *plan);

@@ -6,10 +6,14 @@
 
 enum { MAX_TERMS = 4096 };
 
-/* A fit for double plans is as good as its coefficients can be rounded. For fp32 plans D may be off
- * by 2e-11, and every term saved is time saved. */
-static double fit_tolerance(zonal_precision precision) {
-    return precision == ZONAL_DOUBLE ? 2e-17 : 1e-12;
+/* A fit for double plans is as good as its coefficients can be rounded. For other plans D may be
+ * off by 2e-11, and every term saved is time saved; but where a narrow kernel's slope at typical
+ * cosines is far below the one at c = 1, the fit must be that much better for the gradient's sake.
+ */
+static double fit_tolerance(zonal_precision precision, double typical_slope, double slope) {
+    const double best = 1e-19; /* the noise of long double samples; a few terms more cost nothing */
+    if (precision == ZONAL_DOUBLE) return best;
+    return fmax(best, 1e-12 * fmin(1, fabs(typical_slope / slope)));
 }
 
 static long double mmd_value(const void *context, long double c) {
@@ -47,7 +51,6 @@ static zonal_status sample_psi(const void *context, long double c, long double *
 
 zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy discrepancy,
                                  zonal_precision precision, zonal__profile *profile) {
-    double tolerance = fit_tolerance(precision);
     zonal_kernel_constants constants;
     zonal_kernel_constants_get(kernel, &constants);
     *profile = (zonal__profile){0};
@@ -64,9 +67,10 @@ zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy d
         return ZONAL_OK;
     }
     profile->slope = (double)profile->psi.slope(kernel, 1);
-    ZONAL_TRY(zonal__fit_create(sample_psi, &profile->psi, -1, tolerance,
-                                precision == ZONAL_DOUBLE ? 2e-15 : tolerance, MAX_TERMS,
-                                &profile->fit));
+    double tolerance =
+        fit_tolerance(precision, (double)profile->psi.slope(kernel, 0), profile->slope);
+    ZONAL_TRY(zonal__fit_create(sample_psi, &profile->psi, -1, tolerance, fmax(2e-15, tolerance),
+                                MAX_TERMS, &profile->fit));
     profile->psi.fit = profile->fit;
     return ZONAL_OK;
 }

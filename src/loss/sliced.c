@@ -60,7 +60,8 @@ static zonal_status sphere_targets(const zonal__sliced *sliced, int64_t dim, dou
 
 /* The trapezoid rule on the knots as given. A range [-a, a] is folded onto [0, a], since the
  * statistic is even in t; a range that starts at 0 or above stands for both sides, as in LeJEPA. */
-static void place_knots(const zonal_sliced_options *options, zonal__sliced *sliced, double *weight) {
+static void place_knots(const zonal_sliced_options *options, zonal__sliced *sliced,
+                        double *weight) {
     int knots = options->knots, folded = options->low == -options->high;
     double step = (options->high - options->low) / (knots - 1);
     int skip = folded ? knots / 2 : 0;
@@ -96,10 +97,12 @@ zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_slice
     for (int k = 0; k < sliced->knots; k++) {
         double t = sliced->knot0 + k * sliced->step, gauss = exp(-t * t / 2);
         double *target = &tables->target[k];
-        /* The paper's Lemma 1 has the normal density as weight, LeJEPA's code has no 1/sqrt(2 pi). */
+        /* The paper's Lemma 1 has the normal density as weight, LeJEPA's code has no 1/sqrt(2 pi).
+         */
         tables->weight[k] *= susreg ? gauss / sqrt(2 * PI) : gauss;
         if (!susreg) *target = gauss;
-        collapse += tables->weight[k] * (susreg ? 1 - *target * *target : (1 - *target) * (1 - *target));
+        collapse +=
+            tables->weight[k] * (susreg ? 1 - *target * *target : (1 - *target) * (1 - *target));
         bend += tables->weight[k] * t * t * scale / (double)dim;
     }
     tables->divisor = options->collapse_normalised ? collapse : 1;

@@ -1,5 +1,6 @@
 /*
- * The spectrum a_l of each family, and the quadrature of the induced kernel. Used by kernel.c alone.
+ * The spectrum a_l of each family, and the quadrature of the induced kernel. Used by kernel.c
+ * alone.
  */
 #ifndef ZONAL_LOSS_SPECTRUM_H
 #define ZONAL_LOSS_SPECTRUM_H

@@ -1,0 +1,114 @@
+#include <stdlib.h>
+
+#include "backend/cuda/common.cuh"
+
+extern "C" {
+#include "backend/device.h"
+}
+
+zonal_status zonal__device_available(void) {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0) return ZONAL_OK;
+    cudaGetLastError();
+    return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device can be used here (%s); use the device cpu",
+                      error == cudaSuccess ? "none was found" : cudaGetErrorString(error));
+}
+
+zonal_status zonal__device_name(char out[128]) {
+    cudaDeviceProp properties;
+    ZONAL_TRY(zonal__device_available());
+    ZONAL_TRY(ZONAL_CUDA(cudaGetDeviceProperties(&properties, 0)));
+    int i = 0;
+    for (; i < 127 && properties.name[i]; i++) out[i] = properties.name[i];
+    out[i] = '\0';
+    return ZONAL_OK;
+}
+
+zonal_status zonal__device_alloc(size_t bytes, const char *what, void **out) {
+    zonal__cuda_base base = {};
+    return zonal__cuda_alloc(&base, bytes, what, out);
+}
+
+void zonal__device_free(void *memory) {
+    cudaFree(memory);
+}
+
+zonal_status zonal__device_write(void *device, const void *host, size_t bytes) {
+    return ZONAL_CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+}
+
+zonal_status zonal__device_read(void *host, const void *device, size_t bytes) {
+    return ZONAL_CUDA(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+}
+
+zonal_status zonal__device_synchronise(void) {
+    return ZONAL_CUDA(cudaDeviceSynchronize());
+}
+
+static int compare(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct timer {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    cudaEvent_t begin, end;
+} timer;
+
+static zonal_status capture(timer *t, zonal_status (*enqueue)(void *, void *), void *context) {
+    ZONAL_TRY(ZONAL_CUDA(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal)));
+    zonal_status status = enqueue(context, t->stream);
+    zonal_status ended = ZONAL_CUDA(cudaStreamEndCapture(t->stream, &t->graph));
+    ZONAL_TRY(status);
+    ZONAL_TRY(ended);
+    return ZONAL_CUDA(cudaGraphInstantiate(&t->replay, t->graph, 0));
+}
+
+static zonal_status once(timer *t, zonal_status (*enqueue)(void *, void *), void *context) {
+    if (t->replay) return ZONAL_CUDA(cudaGraphLaunch(t->replay, t->stream));
+    return enqueue(context, t->stream);
+}
+
+static zonal_status measure(timer *t, zonal_status (*enqueue)(void *, void *), void *context,
+                            int graph, int warm, int runs, float *times) {
+    ZONAL_TRY(ZONAL_CUDA(cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking)));
+    ZONAL_TRY(ZONAL_CUDA(cudaEventCreate(&t->begin)));
+    ZONAL_TRY(ZONAL_CUDA(cudaEventCreate(&t->end)));
+    /* Once as it is: libraries load their kernels on first use, which a capture would refuse. */
+    ZONAL_TRY(enqueue(context, t->stream));
+    ZONAL_TRY(ZONAL_CUDA(cudaStreamSynchronize(t->stream)));
+    if (graph) ZONAL_TRY(capture(t, enqueue, context));
+    for (int i = 0; i < warm; i++) ZONAL_TRY(once(t, enqueue, context));
+    for (int i = 0; i < runs; i++) {
+        ZONAL_TRY(ZONAL_CUDA(cudaEventRecord(t->begin, t->stream)));
+        ZONAL_TRY(once(t, enqueue, context));
+        ZONAL_TRY(ZONAL_CUDA(cudaEventRecord(t->end, t->stream)));
+        ZONAL_TRY(ZONAL_CUDA(cudaEventSynchronize(t->end)));
+        ZONAL_TRY(ZONAL_CUDA(cudaEventElapsedTime(&times[i], t->begin, t->end)));
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *stream), void *context,
+                                int graph, int warm, int runs, double *microseconds) {
+    timer t = {};
+    void *memory;
+    *microseconds = 0;
+    ZONAL_TRY(zonal__alloc(runs, sizeof(float), "the times", &memory));
+    float *times = (float *)memory;
+    zonal_status status = measure(&t, enqueue, context, graph, warm, runs, times);
+    if (status == ZONAL_OK) {
+        qsort(times, (size_t)runs, sizeof *times, compare);
+        *microseconds = 1e3 * times[runs / 2];
+    }
+    if (t.replay) cudaGraphExecDestroy(t.replay);
+    if (t.graph) cudaGraphDestroy(t.graph);
+    if (t.begin) cudaEventDestroy(t.begin);
+    if (t.end) cudaEventDestroy(t.end);
+    if (t.stream) cudaStreamDestroy(t.stream);
+    zonal__free(times);
+    return status;
+}
