@@ -18,7 +18,7 @@ configure = test -f $(1)/build.ninja -o -f $(1)/Makefile || \
     $(cmake) --fresh --preset $(2) -B $(1) $$(command -v ninja >/dev/null && echo -GNinja) $(CMAKE_ARGS)
 setup = ZONAL_SETUP=$(SETUP) scripts/setup.sh
 
-.PHONY: all demo check install format sanitize clean help
+.PHONY: all demo check install format sanitize gpu-check gpu-bench clean help
 
 all:
 	@$(setup) build
@@ -40,6 +40,13 @@ sanitize:
 	@$(cmake) --build $(BUILD)-sanitize -j $(JOBS)
 	@$(clean_env) scripts/check.sh $(BUILD)-sanitize
 
+# For a machine with a GPU; what they need must be there (nothing is installed).
+gpu-check:
+	@$(clean_env) scripts/gpu_check.sh
+
+gpu-bench:
+	@$(clean_env) scripts/gpu_bench.sh $(LINES)
+
 install: all
 	@$(cmake) --install $(BUILD) --prefix "$(PREFIX)"
 
@@ -54,6 +61,8 @@ help:
 	@echo 'make demo      build, then show what it does'
 	@echo 'make check     build, then run all tests'
 	@echo 'make sanitize  the tests once more, with the address and undefined-behaviour sanitizers'
+	@echo 'make gpu-check the CUDA losses against the reference, on a GPU'
+	@echo 'make gpu-bench their times, beside PyTorch where it is; LINES=FILE for JSON lines'
 	@echo 'make install   into PREFIX=$(PREFIX) (DESTDIR is honoured)'
 	@echo 'make format    lay out all sources with clang-format 14'
 	@echo 'make clean     remove what was built'

@@ -2,17 +2,22 @@
 """The losses in plain PyTorch, timed: what zonal is compared with.
 
     bench/loss_torch.py [--dim 256] [--batch 256,1024] [--method NAME,...] [--threads 2]
-                        [--zonal build/zonal] [--limit SECONDS]
+                        [--zonal build/zonal] [--limit SECONDS] [--device cuda]
 
 Each loss is written as a careful user of PyTorch would write it: vectorised, float32, autograd for
 the gradient, every constant computed once outside the timed part. A JSON line is printed for each
 method and batch,
 
-    {"method": "mmd-heat", "B": 1024, "ms": 220.1, "value": ..., "zonal": ..., "error": ...}
+    {"method": "mmd-heat", "B": 1024, "ms": 220.1, "least_ms": 214.0, ...}
 
-with the median time of value and gradient. Given --zonal, value and gradient are compared with
-"zonal loss" on the same rows, so that the comparison is one of equals; the exit status is 1 when
-they disagree, 3 when there is no PyTorch. Works with PyTorch 1.13 and 2.x.
+with the median and the least time of value and gradient. Given --zonal, value and gradient are
+compared with "zonal loss" on the same rows, so that the comparison is one of equals ("value",
+"zonal", and "error" in units of what float32 allows); the exit status is 1 when they disagree, 3
+when there is no PyTorch. Works with PyTorch 1.13 and 2.x.
+
+On a GPU (--device cuda) TF32 products are allowed, times are the medians of CUDA events, the
+compiled loss (torch.compile) is timed too ("compile_ms"), the peak of allocated memory is given
+("peak_mib"), and what does not fit is null.
 """
 import argparse
 import json
@@ -75,7 +80,8 @@ def series(c, weight, d):
     older, old = torch.ones_like(c), c
     total = weight[0] + weight[1] * c
     for l in range(1, len(weight) - 1):
-        older, old = old, ((2 * l + d - 2) * c * old - l * older) / (l + d - 2)
+        up, down = (2 * l + d - 2) / (l + d - 2), l / (l + d - 2)
+        older, old = old, up * c * old - down * older
         total = total + weight[l + 1] * old
     return total
 
@@ -145,7 +151,7 @@ def kl_heat(d):
         x = F.normalize(z.double(), dim=1)
         n = x.shape[0]
         phi = series(x @ x.T, weight, d).clamp(min=1e-18)
-        phi = phi.masked_fill(torch.eye(n, dtype=torch.bool), 0)
+        phi = phi.masked_fill(torch.eye(n, dtype=torch.bool, device=z.device), 0)
         return 1 + torch.log(phi.sum(dim=1) / (n - 1)).mean() / norm
 
     return loss
@@ -163,11 +169,11 @@ def susreg(d, slices=1024, knots=17):
 
     def statistics_of(z):
         x = F.normalize(z, dim=1) * math.sqrt(d)
-        direction = F.normalize(torch.randn(d, slices), dim=0)
-        angle = (x @ direction).unsqueeze(-1) * t
-        cosine = angle.cos().mean(0) - target
+        direction = F.normalize(torch.randn(d, slices, device=z.device), dim=0)
+        angle = (x @ direction).unsqueeze(-1) * t.to(z.device)
+        cosine = angle.cos().mean(0) - target.to(z.device)
         sine = angle.sin().mean(0)
-        return (cosine**2 + sine**2) @ weight / collapse
+        return (cosine**2 + sine**2) @ weight.to(z.device) / collapse
 
     def loss(z):
         return statistics_of(z).mean()
@@ -196,8 +202,8 @@ def value_and_gradient(loss, z):
     return float(value.detach()), z.grad
 
 
-def median_ms(loss, z):
-    """The median over warm runs: at least 5, or 3 where one takes over a second."""
+def measure_ms(loss, z):
+    """Median and least over warm runs: at least 5, or 3 where one takes over a second."""
     value_and_gradient(loss, z)
     times = []
     while len(times) < 5 or (sum(times) < 0.5 and len(times) < 100):
@@ -206,7 +212,42 @@ def median_ms(loss, z):
         begin = time.perf_counter()
         value_and_gradient(loss, z)
         times.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(times)
+    return 1e3 * statistics.median(times), 1e3 * min(times)
+
+
+def measure_gpu_ms(loss, z):
+    """Median of CUDA events over warm runs, or None where memory does not suffice."""
+
+    def once():
+        leaf = z.detach().requires_grad_(True)
+        loss(leaf).backward()
+
+    try:
+        for _ in range(3):
+            once()
+        torch.cuda.synchronize()
+        times = []
+        for _ in range(20):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            once()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+        return statistics.median(times)
+    except torch.cuda.OutOfMemoryError:
+        return None
+    finally:
+        torch.cuda.empty_cache()
+
+
+def gpu_line(method, batch, loss, z):
+    torch.cuda.reset_peak_memory_stats()
+    line = {"method": method, "B": batch, "ms": measure_gpu_ms(loss, z)}
+    line["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    torch._dynamo.reset()
+    line["compile_ms"] = measure_gpu_ms(torch.compile(loss), z)
+    return line
 
 
 def run_zonal(program, method, z):
@@ -244,9 +285,12 @@ def main():
     parser.add_argument("--method", default=",".join(METHODS))
     parser.add_argument("--threads", type=int, default=0, help="0: all this process may use")
     parser.add_argument("--zonal", help="the program to compare values with")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--limit", type=float, default=60, help="seconds a run may take")
     options = parser.parse_args()
     torch.set_num_threads(options.threads or len(os.sched_getaffinity(0)))
+    if options.device == "cuda":
+        torch.set_float32_matmul_precision("high")
     agree = True
     for method in options.method.split(","):
         if method not in METHODS:
@@ -259,9 +303,12 @@ def main():
                 continue
             generator = torch.Generator().manual_seed(0)
             z = torch.randn(batch, options.dim, generator=generator)
-            ms = median_ms(loss, z)
+            if options.device == "cuda":
+                print(json.dumps(gpu_line(method, batch, loss, z.cuda())), flush=True)
+                continue
+            ms, least = measure_ms(loss, z)
             before = (batch, ms)
-            line = {"method": method, "B": batch, "ms": ms, "d": options.dim}
+            line = {"method": method, "B": batch, "ms": ms, "least_ms": least}
             if options.zonal:
                 line["value"], line["zonal"], line["error"] = disagreement(
                     options.zonal, method, loss, z

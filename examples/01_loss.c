@@ -1,6 +1,6 @@
 /*
- * A loss and its gradient: 256 embeddings in 64 dimensions, MMD under the heat kernel, and 200 steps
- * of gradient descent that spread them over the sphere.
+ * A loss and its gradient: 256 embeddings in 64 dimensions, MMD under the heat kernel, and 200
+ * steps of gradient descent that spread them over the sphere.
  *
  *     cc 01_loss.c $(pkg-config --cflags --libs zonal) -lm -o 01_loss
  */

@@ -5,7 +5,7 @@
 
 uint64_t test_seed = 20260615;
 
-static int failures;          /* of the running test */
+static int failures;            /* of the running test */
 static const char *skip_reason; /* of the running test */
 
 int test_fail(const char *file, int line, const char *format, ...) {

@@ -45,20 +45,18 @@ int test_norm_close(int64_t n, const double *got, const double *want, double tol
 
 #define CHECK(condition)                                                                           \
     ((condition) ? 1 : test_fail(__FILE__, __LINE__, "%s is false", #condition))
-#define CHECK_MSG(condition, ...) ((condition) ? 1 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
-#define CHECK_CLOSE(got, want, tolerance)                                                          \
-    test_close(got, want, tolerance, #got, __FILE__, __LINE__)
+#define CHECK_MSG(condition, ...)         ((condition) ? 1 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
+#define CHECK_CLOSE(got, want, tolerance) test_close(got, want, tolerance, #got, __FILE__, __LINE__)
 #define CHECK_ARRAY(n, got, want, tolerance)                                                       \
     test_array_close(n, got, want, tolerance, #got, __FILE__, __LINE__)
 #define CHECK_NORM(n, got, want, tolerance)                                                        \
     test_norm_close(n, got, want, tolerance, #got, __FILE__, __LINE__)
 #define CHECK_OK(call)                                                                             \
-    ((call) == ZONAL_OK ? 1                                                                        \
-                        : test_fail(__FILE__, __LINE__, "%s: %s", #call,                           \
-                                    zonal_last_error()->message))
+    ((call) == ZONAL_OK                                                                            \
+         ? 1                                                                                       \
+         : test_fail(__FILE__, __LINE__, "%s: %s", #call, zonal_last_error()->message))
 /* The call must fail with this status and a sentence that contains this text. */
-#define CHECK_FAILS(call, wanted, text)                                                            \
-    test_fails((call), wanted, text, #call, __FILE__, __LINE__)
+#define CHECK_FAILS(call, wanted, text) test_fails((call), wanted, text, #call, __FILE__, __LINE__)
 int test_fails(zonal_status got, zonal_status want, const char *text, const char *what,
                const char *file, int line);
 #define SKIP(reason)                                                                               \

@@ -13,6 +13,7 @@
 
 #include "cli/cli.h"
 #include "cli/method_options.h"
+#include "cli/on_device.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -23,7 +24,7 @@ typedef struct settings {
     int64_t dim, threads;
     double limit, peak;
     const char *batches, *methods;
-    int precision, growth, torch, json, quiet;
+    int device, precision, growth, torch, json, quiet;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -46,6 +47,12 @@ static const zonal__option table[] = {
      AT(methods),
      .metavar = "NAME,...",
      .help = "losses; mmd-heat,ksd-heat,mmd-band,mmd-induced,kl-heat,susreg unless given"},
+    {.name = "device",
+     .type = ZONAL__OPTION_WORD,
+     AT(device),
+     .words = zonal__device_words,
+     .initial = "cpu",
+     .help = "where to run; on cuda each time is that of a CUDA graph's replay"},
     {.name = "precision",
      .type = ZONAL__OPTION_WORD,
      AT(precision),
@@ -102,7 +109,8 @@ static const zonal__cli_usage usage = {
 typedef struct row {
     const char *method, *implementation;
     int64_t batch;
-    double ms, gflop;
+    double ms, least_ms; /* median and least of the runs */
+    double gflop;
     double exponent; /* p where time grew as B^p from the batch before; NAN where there is none */
     int runs;
 } row;
@@ -145,6 +153,7 @@ static zonal_status time_plan(zonal_plan *plan, const void *x, void *gradient, r
     }
     qsort(times, (size_t)runs, sizeof *times, compare);
     r->ms = 1e3 * (runs % 2 ? times[runs / 2] : (times[runs / 2 - 1] + times[runs / 2]) / 2);
+    r->least_ms = 1e3 * times[0];
     r->runs = runs;
     return ZONAL_OK;
 }
@@ -194,6 +203,13 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
                             ? "slices"
                             : zonal__implementation_words[info.implementation];
     ZONAL_TRY_GOTO(status, done, draw_rows(n, d, loss->precision, &x));
+    if (loss->device == ZONAL_DEVICE_CUDA) {
+        zonal__cli_rows rows = {n, d, ZONAL_FP32, x};
+        double us = 0;
+        status = zonal__cli_time_on_gpu(plan, &rows, &us, &r->runs);
+        r->ms = r->least_ms = us / 1e3;
+        goto done;
+    }
     ZONAL_TRY_GOTO(status, done, zonal__alloc(n * d, size, "the gradient", &gradient));
     status = time_plan(plan, x, gradient, r);
 done:
@@ -207,9 +223,9 @@ done:
 
 static void print_head(const settings *s) {
     if (s->json) return;
-    printf("value and gradient, d = %lld, %s\n\n%-12s %7s  %-8s %11s %9s %9s %7s%s\n",
-           (long long)s->dim, zonal__precision_words[s->precision], "method", "B", "code", "ms",
-           "GFLOP", "GFLOP/s", "growth", s->peak > 0 ? "  peak" : "");
+    printf("value and gradient, d = %lld, %s on %s\n\n%-12s %7s  %-8s %11s %9s %9s %7s%s\n",
+           (long long)s->dim, zonal__precision_words[s->precision], zonal__device_words[s->device],
+           "method", "B", "code", "ms", "GFLOP", "GFLOP/s", "growth", s->peak > 0 ? "  peak" : "");
 }
 
 static void print_row_json(const settings *s, const row *r) {
@@ -223,8 +239,10 @@ static void print_row_json(const settings *s, const row *r) {
     zonal__json_key_int(&json, "n", r->batch);
     zonal__json_key_int(&json, "d", s->dim);
     zonal__json_key_text(&json, "implementation", r->implementation);
+    zonal__json_key_text(&json, "device", zonal__device_words[s->device]);
     zonal__json_key_text(&json, "precision", zonal__precision_words[s->precision]);
     zonal__json_key_double(&json, "ms", r->ms);
+    zonal__json_key_double(&json, "least_ms", r->least_ms);
     zonal__json_key_int(&json, "runs", r->runs);
     zonal__json_key_double(&json, "gflop", r->gflop);
     zonal__json_key_double(&json, "gflop_per_s", r->gflop / r->ms * 1e3);
@@ -269,6 +287,7 @@ static zonal_status measure_method(session *e, const char *method) {
     const row *before = NULL;
     ZONAL_TRY(zonal_loss_defaults(method, &loss));
     loss.precision = (zonal_precision)s->precision;
+    loss.device = (zonal_device)s->device;
     loss.threads = (int)s->threads;
     for (int i = 0; i < e->batches; i++) {
         row *r = &e->row[e->rows];
@@ -319,22 +338,37 @@ static const row *find_row(const session *e, const char *method, int64_t batch) 
     return NULL;
 }
 
+/* The number after a key of a JSON line; NAN for null or where there is none. */
+static double number_of(const char *line, const char *key) {
+    const char *at = strstr(line, key);
+    double number;
+    return at && sscanf(at + strlen(key), "\": %lf", &number) == 1 ? number : NAN;
+}
+
+static void print_torch(double ms, double own) {
+    if (isnan(ms))
+        printf(" %12s %8s", "-", ""); /* did not fit, or was not asked for */
+    else
+        printf(" %12.3f %8.1f", ms, ms / own);
+}
+
 static void print_ratio(const session *e, const char *line) {
     char method[32];
     long long batch;
-    double ms;
+    double ms = number_of(line, "\"ms"), compiled = number_of(line, "\"compile_ms");
     const row *r;
-    if (sscanf(line, "{\"method\": \"%31[^\"]\", \"B\": %lld, \"ms\": %lf", method, &batch, &ms) !=
-        3)
-        return;
+    if (sscanf(line, "{\"method\": \"%31[^\"]\", \"B\": %lld", method, &batch) != 2) return;
     r = find_row(e, method, batch);
     if (!r) return;
-    if (e->settings->json)
-        printf("{\"method\": \"%s\", \"n\": %lld, \"ms\": %.17g, \"torch_ms\": %.17g, "
-               "\"ratio\": %.17g}\n",
-               method, batch, r->ms, ms, ms / r->ms);
-    else
-        printf("%-12s %7lld %14.3f %14.1f %10.1f\n", method, batch, r->ms, ms, ms / r->ms);
+    if (e->settings->json) {
+        printf("{\"method\": \"%s\", \"n\": %lld, \"ms\": %.17g, \"torch\": %.*s}\n", method, batch,
+               r->ms, (int)strcspn(line, "\n"), line);
+    } else {
+        printf("%-12s %7lld %12.4f", method, batch, r->ms);
+        print_torch(ms, r->ms);
+        if (e->settings->device == ZONAL_DEVICE_CUDA) print_torch(compiled, r->ms);
+        putchar('\n');
+    }
     fflush(stdout);
 }
 
@@ -344,7 +378,7 @@ static pid_t start_script(const session *e, const char *python, char *script, FI
     char dim[32], threads[32], batches[512], methods[512];
     char *arguments[] = {(char *)python, script,    "--dim", dim,        "--threads",
                          threads,        "--batch", batches, "--method", methods,
-                         "--zonal",      NULL,      NULL};
+                         "--zonal",      NULL,      NULL,    NULL,       NULL};
     char program[4096];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     posix_spawn_file_actions_t actions;
@@ -365,6 +399,10 @@ static pid_t start_script(const session *e, const char *python, char *script, FI
     } else {
         arguments[10] = NULL;
     }
+    if (e->settings->device == ZONAL_DEVICE_CUDA) {
+        arguments[10] = "--device";
+        arguments[11] = "cuda";
+    }
     if (pipe(ends) != 0) return -1;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -383,7 +421,10 @@ static pid_t start_script(const session *e, const char *python, char *script, FI
 enum { NO_TORCH = 3 };
 
 static zonal_status compare_with_torch(const session *e) {
-    const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
+    /* Debian's own sees Debian's packages; a GPU machine's first one is the one with a GPU's torch.
+     */
+    int debian = e->settings->device == ZONAL_DEVICE_CPU && access("/usr/bin/python3", X_OK) == 0;
+    const char *python = debian ? "/usr/bin/python3" : "python3";
     char script[4200], line[1024];
     FILE *lines = NULL;
     pid_t child;
@@ -400,7 +441,8 @@ static zonal_status compare_with_torch(const session *e) {
         return ZONAL_OK;
     }
     if (!e->settings->json)
-        printf("\n%-12s %7s %14s %14s %10s\n", "method", "B", "zonal ms", "PyTorch ms", "ratio");
+        printf("\n%-12s %7s %12s %12s %8s%s\n", "method", "B", "zonal ms", "PyTorch ms", "ratio",
+               e->settings->device == ZONAL_DEVICE_CUDA ? "  compiled ms    ratio" : "");
     while (fgets(line, sizeof line, lines)) print_ratio(e, line);
     fclose(lines);
     waitpid(child, &status, 0);

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/method_options.h"
+#include "cli/on_device.h"
 #include "cli/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -202,15 +203,16 @@ static zonal_status write_gradient(zonal__file *file, const zonal__cli_rows *row
 
 /* The gradient's file is begun before the work, so that a name that does not serve is known at
  * once. */
-static zonal_status execute_with_gradient(zonal_plan *plan, const zonal__cli_rows *rows,
-                                          const char *path, double *value) {
+static zonal_status execute_with_gradient(zonal_plan *plan, zonal_device device,
+                                          const zonal__cli_rows *rows, const char *path,
+                                          double *value) {
     size_t size = rows->precision == ZONAL_DOUBLE ? sizeof(double) : sizeof(float);
     zonal__file *file = NULL;
     void *gradient;
     zonal_status status;
     ZONAL_TRY(zonal__alloc(rows->n * rows->d, size, "the gradient", &gradient));
     status = zonal__npy_create(path, ZONAL__NPY_F8, rows->n, rows->d, &file);
-    if (status == ZONAL_OK) status = zonal_plan_execute(plan, rows->x, value, gradient);
+    if (status == ZONAL_OK) status = zonal__cli_execute(plan, device, rows, value, gradient);
     if (status == ZONAL_OK) status = write_gradient(file, rows, gradient);
     if (status == ZONAL_OK)
         status = zonal__file_commit(file);
@@ -226,8 +228,8 @@ static zonal_status run_plan(const settings *s, const zonal__cli_rows *rows, res
     ZONAL_TRY(zonal_plan_create(&r->loss, rows->n, rows->d, &plan));
     zonal_plan_info_get(plan, &r->info);
     zonal_plan_set_step(plan, (uint32_t)s->how.step);
-    status = s->grad ? execute_with_gradient(plan, rows, s->grad, &r->value)
-                     : zonal_plan_execute(plan, rows->x, &r->value, NULL);
+    status = s->grad ? execute_with_gradient(plan, r->loss.device, rows, s->grad, &r->value)
+                     : zonal__cli_execute(plan, r->loss.device, rows, &r->value, NULL);
     zonal_plan_destroy(plan);
     return status;
 }

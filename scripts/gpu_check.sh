@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds the CUDA preset and runs the losses on the GPU against the reference; skips are failures
+# here. Then the smallest cases under compute-sanitizer. Ends with "N passed, N failed, N skipped".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+jobs=$(nproc)
+cmake --preset cuda -DZONAL_CUDA=ON >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
+cmake --build build-cuda -j "$jobs" >>build-cuda.log 2>&1 || { tail -n 50 build-cuda.log; exit 1; }
+rm -f build-cuda.log
+
+export ZONAL_REQUIRE_GPU=1
+passed=0 failed=0 skipped=0
+count() { # the closing line of a test program; a program without one has failed
+    local line
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1 || true)
+    if [ -z "$line" ]; then
+        failed=$((failed + 1))
+        return
+    fi
+    read -r p _ f _ s _ <<<"$line"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for test in test_cuda_launch test_cuda; do
+    echo "== $test"
+    "build-cuda/tests/$test" >"$log" 2>&1 || true
+    cat "$log"
+    count "$log"
+done
+for check in "memcheck tiny" "racecheck races"; do
+    read -r tool cases <<<"$check"
+    echo "== compute-sanitizer --tool $tool test_cuda $cases"
+    if timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+        build-cuda/tests/test_cuda "$cases" >"$log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        tail -n 40 "$log"
+    fi
+    grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" || true
+done
+[ "$skipped" -eq 0 ] || failed=$((failed + skipped)) # a skip here means the GPU was not used
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
