@@ -45,7 +45,7 @@ gpu-check:
 	@$(clean_env) scripts/gpu_check.sh
 
 gpu-bench:
-	@$(clean_env) scripts/gpu_bench.sh $(LINES)
+	@$(clean_env) scripts/gpu_bench.sh $(RECORD)
 
 install: all
 	@$(cmake) --install $(BUILD) --prefix "$(PREFIX)"
@@ -62,7 +62,7 @@ help:
 	@echo 'make check     build, then run all tests'
 	@echo 'make sanitize  the tests once more, with the address and undefined-behaviour sanitizers'
 	@echo 'make gpu-check the CUDA losses against the reference, on a GPU'
-	@echo 'make gpu-bench their times, beside PyTorch where it is; LINES=FILE for JSON lines'
+	@echo 'make gpu-bench their times beside PyTorch'"'"'s; JSON lines go to RECORD=build-cuda/bench.jsonl'
 	@echo 'make install   into PREFIX=$(PREFIX) (DESTDIR is honoured)'
 	@echo 'make format    lay out all sources with clang-format 14'
 	@echo 'make clean     remove what was built'

@@ -1,24 +1,38 @@
 #!/usr/bin/env bash
-# The losses' times on the GPU, with the ratio to PyTorch (eager and compiled, in the same run) where
-# torch can be imported. JSON lines are added to the file given, if any.
+# The losses' times on the GPU as one table, with the share of the floor and the ratio to PyTorch
+# (eager and compiled, in the same run) where torch can be imported.
+#
+#   scripts/gpu_bench.sh [FILE]    FILE: where the JSON lines go; build-cuda/bench.jsonl unless given
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset cuda -DZONAL_CUDA=ON >/dev/null
+cmake --preset cuda >/dev/null
 cmake --build build-cuda -j "$(nproc)" --target zonal_cli >/dev/null
-lines=${1:-}
+lines=${1:-build-cuda/bench.jsonl}
+: >"$lines"
 
 bench() { # precision, batches, methods, more options
-    local options=(bench loss --device cuda --precision "$1" --batch "$2" --method "$3" "${@:4}")
-    if [ -n "$lines" ]; then
-        build-cuda/zonal "${options[@]}" --json >>"$lines"
-    else
-        build-cuda/zonal "${options[@]}"
-    fi
+    build-cuda/zonal bench loss --json --device cuda --precision "$1" --batch "$2" --method "$3" \
+        "${@:4}" >>"$lines"
 }
 
-every=mmd-heat,mmd-band,mmd-induced,ksd-heat,ksd-band,ksd-induced,kl-heat,susreg
-bench fp32 256,4096,16384 "$every" --torch
-bench tf32 4096,16384 mmd-heat,kl-heat
-bench fp32 65536 mmd-heat
-bench tf32 65536 mmd-heat
-bench fp32 1048576 mmd-band
+bench fp32 256 mmd-heat,mmd-band,mmd-induced,ksd-heat,ksd-band,ksd-induced,kl-heat,susreg
+for precision in fp32 tf32 bf16; do
+    bench $precision 4096,16384 mmd-heat,kl-heat
+    bench $precision 65536 mmd-heat,kl-heat
+    bench $precision 1048576 mmd-band
+done
+bench fp32 4096,16384,65536 mmd-band,mmd-induced,ksd-heat,susreg
+
+if python3 -c 'import torch' 2>/dev/null; then
+    python3 bench/gpu_table.py --rates >>"$lines"
+    # One comparison per loss at batch 256, and what the memory holds of large ones. Their own rows
+    # are measured once more, and not shown twice.
+    for task in 256:mmd-heat,mmd-band,mmd-induced,ksd-heat,kl-heat,susreg \
+        4096,16384:mmd-heat 16384:kl-heat,susreg 65536:mmd-heat 1048576:mmd-band; do
+        build-cuda/zonal bench loss --json --device cuda --batch "${task%%:*}" \
+            --method "${task#*:}" --torch | grep '"torch"' >>"$lines" || true
+    done
+else
+    echo "python3 has no torch module: no comparison, and no floor"
+fi
+python3 bench/gpu_table.py "$lines"

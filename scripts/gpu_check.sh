@@ -5,8 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
-cmake --preset cuda -DZONAL_CUDA=ON >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
-cmake --build build-cuda -j "$jobs" >>build-cuda.log 2>&1 || { tail -n 50 build-cuda.log; exit 1; }
+cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
+cmake --build build-cuda -j "$jobs" --target test_cuda test_cuda_launch >>build-cuda.log 2>&1 ||
+    { tail -n 50 build-cuda.log; exit 1; }
 rm -f build-cuda.log
 
 export ZONAL_REQUIRE_GPU=1
