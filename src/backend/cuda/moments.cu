@@ -507,7 +507,7 @@ static zonal_status fill(moments_work *work) {
     tiles = (rows + 127) / 128 * work->tiles;
     work->large = tiles >= processors;
     choose_ranges(work, processors);
-    work->exact_rows = d <= 8 ? 128 : d <= 32 ? 512 : 1024;
+    work->exact_rows = d <= 8 ? 128 : d <= 32 ? 512 : d < 256 ? 1024 : 4096;
     work->numbers = finish_numbers{
         problem->degree1, problem->degree2, problem->degree2 * (double)d / (double)(d - 1),
         (double)rows,     problem->offset,  problem->factor};

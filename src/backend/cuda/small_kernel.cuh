@@ -349,6 +349,7 @@ __global__ void __launch_bounds__(ZONAL__SMALL_THREADS, PER)
     }
     /* The shares of the products, whose place this takes, were read before the last barrier. */
     leave_gradient<R, T>(a, p, m, 0, quads, g);
+    __syncthreads(); /* the cluster's would do, but racecheck does not know that */
     cluster.sync();
     finish_rows<E, U>(a, p, m, cluster);
     cluster.barrier_arrive();

@@ -433,7 +433,8 @@ __device__ inline void zonal__finish_tile(Tile &tile, const zonal__gradient_task
             dot += cluster.map_shared_rank(own, i)[r];
         radial[r] = dot;
     }
-    cluster.sync(); /* no block leaves while another reads its sums */
+    __syncthreads(); /* the cluster's would do, but racecheck does not know that */
+    cluster.sync();  /* no block leaves while another reads its sums */
 #pragma unroll
     for (int i = 0; i < 2 * MI; i++) {
         int local = Tile::row_of(thread, i / 2 * 4 * NI + i % 2 * 2);
