@@ -43,6 +43,12 @@ typedef struct high_degrees {
     float value[ZONAL__FIT_TERMS];
 } high_degrees;
 
+/* What a tile of a narrow kernel's weights is scaled by, and what its products are multiplied by:
+ * on the device, where they are found. */
+typedef struct tile_numbers {
+    float scale, alpha, one;
+} tile_numbers;
+
 typedef struct stream_work {
     zonal__cuda_base base;
     int kl, split, bf16;
@@ -60,9 +66,12 @@ typedef struct stream_work {
     zonal__work *low;   /* the moments: the mean, and for pairs the value's degrees 1 and 2 */
     double *low_value;  /* device: its value */
     float weight_scale; /* of w: a power of two that keeps it inside half's range */
-    int range;          /* KL: BROAD, PLAIN or RUNNING */
-    double centre;      /* KL, PLAIN: log phi at c = 0 */
-    float base_weight;  /* taken off every weight: see project_rows */
+    int narrow;     /* 1: typical weights are lost beside the largest possible: a scale a tile */
+    float *largest; /* [PANEL], narrow: of the weights of each row of a tile */
+    tile_numbers *numbers; /* device, narrow */
+    int range;             /* KL: BROAD, PLAIN or RUNNING */
+    double centre;         /* KL, PLAIN: log phi at c = 0 */
+    float base_weight;     /* taken off every weight: see project_rows */
     cublasHandle_t blas;
     void *workspace;
 } stream_work;
@@ -86,8 +95,8 @@ __device__ inline float from16(__nv_bfloat16 x) {
 
 /* A warp per row: the norm in double, then x/|x| scaled and split. */
 template <typename In, typename T>
-__global__ void split_rows(const In *x, int64_t rows, int64_t dim, int64_t ld, int unit_rows, T *hi,
-                           T *lo, unsigned long long *bad_row) {
+static __global__ void split_rows(const In *x, int64_t rows, int64_t dim, int64_t ld, int unit_rows,
+                                  T *hi, T *lo, unsigned long long *bad_row) {
     int64_t row = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     if (row >= rows) return;
@@ -203,10 +212,10 @@ __device__ inline void psi_of(const zonal__device_fit &fit, const high_degrees &
 
 /* times is 2 for a tile off the diagonal, which stands for its mirror image too. */
 template <typename T, bool GRADIENT, bool SINGLE>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     psi_tile(const __grid_constant__ zonal__device_fit fit,
              const __grid_constant__ high_degrees high, tile at, double times, const float *s,
-             float base, float scale, T *w_hi, T *w_lo, double *row_sum) {
+             float base, float scale, const tile_numbers *own, T *w_hi, T *w_lo, double *row_sum) {
     float c[EACH], f[EACH], w[EACH];
     double sum = 0;
     load_cosines(s, c);
@@ -215,7 +224,37 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < EACH; i++) sum += counts(at, i) ? (double)f[i] : 0;
     sum = block_sum(sum);
     if (threadIdx.x == 0) row_sum[at.row0 + blockIdx.x] += times * sum; /* this block's row alone */
-    if (GRADIENT) store_weights(at, w, base, scale, w_hi, w_lo);
+    if (GRADIENT) store_weights(at, w, base, own ? own->scale : scale, w_hi, w_lo);
+}
+
+/* The largest weight of each row of a tile, less base. */
+static __global__ void __launch_bounds__(THREADS)
+    largest_weights(const __grid_constant__ zonal__device_fit fit, tile at, const float *s,
+                    float base, float *largest) {
+    float c[EACH], w[EACH];
+    double wide[EACH], top = 0;
+    load_cosines(s, c);
+    widen(c, wide);
+    zonal__fit_slopes<EACH>(fit, wide, w);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        if (counts(at, i)) top = fmax(top, (double)fabsf(w[i] - base));
+    top = block_max(top);
+    if (threadIdx.x == 0) largest[blockIdx.x] = (float)top;
+}
+
+/* One block: the scale of a tile from its largest weight. */
+static __global__ void __launch_bounds__(THREADS)
+    scale_tile(int rows, const float *largest, tile_numbers *numbers) {
+    double top = 0;
+    for (int i = (int)threadIdx.x; i < rows; i += THREADS) top = fmax(top, (double)largest[i]);
+    top = block_max(top);
+    if (threadIdx.x > 0) return;
+    int exponent = top > 0 && top < INFINITY ? 11 - ilogb(top) : 0;
+    exponent = exponent > 110 ? 110 : exponent; /* alpha stays clear of fp32's subnormals */
+    numbers->scale = ldexpf(1, exponent);
+    numbers->alpha = ldexpf(1 / ROW_SCALE, -exponent);
+    numbers->one = 1;
 }
 
 /* log phi at the thread's cosines. */
@@ -239,7 +278,7 @@ enum { BROAD, PLAIN, RUNNING };
 
 /* KL, first pass: the log-sum-exp of each row. */
 template <bool SINGLE>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     kl_density(const __grid_constant__ zonal__device_fit fit, tile at, const float *s, int range,
                double centre, double *row_top, double *row_sum) {
     float c[EACH];
@@ -272,8 +311,8 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* KL, between the passes: log S_i, with phi(1) = 1 added when the diagonal is kept. */
-__global__ void kl_close(int64_t rows, int range, double centre, int keep_diagonal,
-                         const double *row_top, double *row_sum) {
+static __global__ void kl_close(int64_t rows, int range, double centre, int keep_diagonal,
+                                const double *row_top, double *row_sum) {
     int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     double n = (double)(keep_diagonal ? rows : rows - 1);
@@ -293,7 +332,7 @@ __global__ void kl_close(int64_t rows, int range, double centre, int keep_diagon
 
 /* KL, second pass: the weights phi'(c) (1/S_i + 1/S_j). */
 template <typename T, bool SINGLE>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     kl_tile(const __grid_constant__ zonal__device_fit fit, tile at, const float *s, float base,
             float scale, const double *log_s, T *w_hi, T *w_lo) {
     float c[EACH], w[EACH];
@@ -323,8 +362,9 @@ __global__ void __launch_bounds__(THREADS)
  * times the mean. (The row's own share of it is radial.) O and the gradient may be the same memory:
  * each element is read before it is written, by the same lane. */
 template <typename In>
-__global__ void project_rows(const In *x, const float *o, const double *mean, double common_weight,
-                             int64_t rows, int64_t dim, int unit_rows, double scale, In *gradient) {
+static __global__ void project_rows(const In *x, const float *o, const double *mean,
+                                    double common_weight, int64_t rows, int64_t dim, int unit_rows,
+                                    double scale, In *gradient) {
     int64_t row = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     if (row >= rows) return;
@@ -346,8 +386,9 @@ __global__ void project_rows(const In *x, const float *o, const double *mean, do
 }
 
 /* One block: value = offset + factor * (low + total / divisor), rows added in a fixed order. */
-__global__ void finish_value(int64_t rows, const double *row_sum, double shift, double divisor,
-                             const double *low, double offset, double factor, double *value) {
+static __global__ void finish_value(int64_t rows, const double *row_sum, double shift,
+                                    double divisor, const double *low, double offset, double factor,
+                                    double *value) {
     __shared__ double part[32];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) sum += row_sum[i] - shift;
@@ -360,7 +401,7 @@ __global__ void finish_value(int64_t rows, const double *row_sum, double shift, 
     *value = offset + factor * ((low ? *low : 0) + sum / divisor);
 }
 
-__global__ void fill_doubles(int64_t n, double value, double *out) {
+static __global__ void fill_doubles(int64_t n, double value, double *out) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = value;
 }
@@ -381,11 +422,12 @@ static cudaDataType type16(const stream_work *work) {
 /* out[n][m] (row-major, leading dimension ldo) = alpha b a + beta out, in fp32; a and b are 16-bit
  * row-major: a is [k][m], or [m][k] with a_across; b is [n][k], or [k][n] with b_across. */
 static zonal_status multiply(const stream_work *work, int a_across, int b_across, int64_t m,
-                             int64_t n, int64_t k, float alpha, const void *a, int64_t lda,
-                             const void *b, int64_t ldb, float beta, float *out, int64_t ldo) {
+                             int64_t n, int64_t k, const float *alpha, const void *a, int64_t lda,
+                             const void *b, int64_t ldb, const float *beta, float *out,
+                             int64_t ldo) {
     return BLAS(cublasGemmEx(work->blas, a_across ? CUBLAS_OP_T : CUBLAS_OP_N,
-                             b_across ? CUBLAS_OP_T : CUBLAS_OP_N, (int)m, (int)n, (int)k, &alpha,
-                             a, type16(work), (int)lda, b, type16(work), (int)ldb, &beta, out,
+                             b_across ? CUBLAS_OP_T : CUBLAS_OP_N, (int)m, (int)n, (int)k, alpha, a,
+                             type16(work), (int)lda, b, type16(work), (int)ldb, beta, out,
                              CUDA_R_32F, (int)ldo, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
@@ -397,10 +439,10 @@ static const void *at16(const void *base, int64_t elements) {
 static zonal_status cosines(const stream_work *work, const tile *at, int64_t rows) {
     int64_t ld = work->ld, i0 = at->row0 * ld, j0 = at->col0 * ld;
     const void *left[] = {work->hi, work->hi, work->lo}, *right[] = {work->hi, work->lo, work->hi};
-    float alpha = 1 / (ROW_SCALE * ROW_SCALE);
+    const float alpha = 1 / (ROW_SCALE * ROW_SCALE), zero = 0, one = 1;
     for (int part = 0; part < (work->split ? 3 : 1); part++)
-        ZONAL_TRY(multiply(work, 1, 0, at->cols, rows, work->dim, alpha, at16(right[part], j0), ld,
-                           at16(left[part], i0), ld, part ? 1.0f : 0.0f, work->s, PANEL));
+        ZONAL_TRY(multiply(work, 1, 0, at->cols, rows, work->dim, &alpha, at16(right[part], j0), ld,
+                           at16(left[part], i0), ld, part ? &one : &zero, work->s, PANEL));
     return ZONAL_OK;
 }
 
@@ -409,15 +451,18 @@ static zonal_status gather(const stream_work *work, const tile *at, int64_t rows
     int64_t ld = work->ld, dim = work->dim, i0 = at->row0, j0 = at->col0;
     const void *weight[] = {work->w_hi, work->w_lo, work->w_hi};
     const void *row[] = {work->hi, work->hi, work->lo};
-    float alpha = 1 / (ROW_SCALE * work->weight_scale);
+    const float fixed = 1 / (ROW_SCALE * work->weight_scale), sum = 1;
+    const float *alpha = work->narrow ? &work->numbers->alpha : &fixed;
+    const float *one = work->narrow ? &work->numbers->one : &sum;
+    if (work->narrow) ZONAL_TRY(BLAS(cublasSetPointerMode(work->blas, CUBLAS_POINTER_MODE_DEVICE)));
     for (int part = 0; part < (work->split ? 3 : 1); part++) {
         ZONAL_TRY(multiply(work, 0, 0, dim, rows, at->cols, alpha, at16(row[part], j0 * ld), ld,
-                           weight[part], PANEL, 1, o + i0 * dim, dim));
+                           weight[part], PANEL, one, o + i0 * dim, dim));
         if (i0 != j0)
             ZONAL_TRY(multiply(work, 0, 1, dim, at->cols, rows, alpha, at16(row[part], i0 * ld), ld,
-                               weight[part], PANEL, 1, o + j0 * dim, dim));
+                               weight[part], PANEL, one, o + j0 * dim, dim));
     }
-    return ZONAL_OK;
+    return BLAS(cublasSetPointerMode(work->blas, CUBLAS_POINTER_MODE_HOST));
 }
 
 template <typename In, typename T> static zonal_status split(stream_work *work, const void *x) {
@@ -475,6 +520,11 @@ static zonal_status visit(const stream_work *work, const tile *at, int64_t rows,
     T *w_hi = (T *)work->w_hi, *w_lo = (T *)work->w_lo;
     unsigned blocks = (unsigned)rows;
     double times = at->row0 == at->col0 ? 1 : 2;
+    if (work->narrow && gradient) {
+        largest_weights<<<blocks, THREADS, 0, stream>>>(work->fit, *at, work->s, work->base_weight,
+                                                        work->largest);
+        scale_tile<<<1, THREADS, 0, stream>>>((int)rows, work->largest, work->numbers);
+    }
     if (density)
         (work->single ? kl_density<true> : kl_density<false>)<<<blocks, THREADS, 0, stream>>>(
             work->fit, *at, work->s, work->range, work->centre, work->row_top, work->row_sum);
@@ -486,8 +536,8 @@ static zonal_status visit(const stream_work *work, const tile *at, int64_t rows,
         (gradient       ? work->single ? psi_tile<T, true, true> : psi_tile<T, true, false>
                : work->single ? psi_tile<T, false, true>
                         : psi_tile<T, false, false>)<<<blocks, THREADS, 0, stream>>>(
-            work->fit, work->high, *at, times, work->s, work->base_weight, work->weight_scale, w_hi,
-            w_lo, work->row_sum);
+            work->fit, work->high, *at, times, work->s, work->base_weight, work->weight_scale,
+            work->numbers, w_hi, w_lo, work->row_sum);
     return ZONAL_CUDA_LAUNCHED();
 }
 
@@ -559,10 +609,10 @@ void zonal__cuda_stream_destroy(zonal__work *opaque) {
     stream_work *work = (stream_work *)opaque;
     if (!work) return;
     if (work->low) zonal__cuda_moments.destroy(work->low);
-    void *memory[] = {work->hi,       work->lo,      work->own_s ? work->s : NULL,
-                      work->w_hi,     work->w_lo,    work->o,
-                      work->row_sum,  work->row_top, work->low_value,
-                      work->workspace};
+    void *memory[] = {work->hi,      work->lo,      work->own_s ? work->s : NULL,
+                      work->w_hi,    work->w_lo,    work->o,
+                      work->row_sum, work->row_top, work->low_value,
+                      work->largest, work->numbers, work->workspace};
     for (void *block : memory) cudaFree(block);
     if (work->blas) cublasDestroy(work->blas);
     zonal__device_fit_fini(&work->fit);
@@ -650,6 +700,13 @@ static zonal_status build(stream_work *work) {
     ZONAL_TRY(build_tiles(work));
     work->single = work->fit.float_slope &&
                    (work->kl ? !work->split && work->range != BROAD : work->high.terms > 0);
+    /* Halves hold weights down to 2^-24 of the largest, and all their bits to 2^-13 or so. */
+    work->narrow =
+        !work->kl && fit && !work->bf16 && fabs(zonal__fit_slope(fit, 0)) < largest / 1024;
+    if (work->narrow) {
+        ZONAL_TRY(take(work, PANEL, sizeof(float), "the largest weights", &work->largest));
+        ZONAL_TRY(take(work, 1, sizeof(tile_numbers), "a tile's scale", &work->numbers));
+    }
     ZONAL_TRY(take(work, work->rows, sizeof(double), "the row sums", &work->row_sum));
     if (work->kl) ZONAL_TRY(take(work, work->rows, sizeof(double), "the maxima", &work->row_top));
     ZONAL_TRY(

@@ -64,9 +64,9 @@ typedef struct objective_work {
 /* A warp per sample. Rows of all views are normalised on the fly (raw_rows: taken as they are);
  * elements are read again from the cache where they are needed a second time. */
 template <typename In>
-__global__ void align_views(const In *z, int64_t rows, int64_t dim, int views, int globals,
-                            int raw_rows, int unit_rows, double factor, double *row_value,
-                            In *gradient) {
+static __global__ void align_views(const In *z, int64_t rows, int64_t dim, int views, int globals,
+                                   int raw_rows, int unit_rows, double factor, double *row_value,
+                                   In *gradient) {
     int64_t n = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     extern __shared__ double shared[]; /* per warp: views norms, views inner products */
@@ -123,9 +123,9 @@ __global__ void align_views(const In *z, int64_t rows, int64_t dim, int views, i
     }
 }
 
-__global__ void write_parts(int64_t rows, int views, const double *row_value,
-                            const double *view_value, double lambda, double gain, double threshold,
-                            zonal_objective_parts *parts) {
+static __global__ void write_parts(int64_t rows, int views, const double *row_value,
+                                   const double *view_value, double lambda, double gain,
+                                   double threshold, zonal_objective_parts *parts) {
     __shared__ double part[32];
     double sum = 0, d = 0;
     for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) sum += row_value[i];
