@@ -276,6 +276,18 @@ def test_values():
             assert near(r["value"], numpy_ksd(x, a), 1e-11)
             assert near(r["norm"], (a * l * (l + 10)).sum() / 2) and r["bias"] == 0
 
+    @case("loss: the other reading of the polynomials has weights without multiplicities")
+    def _():
+        a = np.ones(4) / 4
+        got = loss(path, "mmd-band", "--band", 3, "--without-multiplicity")
+        assert near(got["value"], numpy_mmd(x, a), 1e-11) and near(got["bias"], 0.25)
+        l = np.arange(80)
+        a = np.exp(-0.3 * l * (l + 10))
+        got = loss(path, "ksd-heat", "--t", 0.3, "--without-multiplicity")
+        assert near(got["value"], numpy_ksd(x, a / a.sum()), 1e-11)
+        refused_kernel = run("kernel", "--kernel", "chordal", "--dim", 8, "--without-multiplicity")
+        assert refused_kernel.returncode in (1, 2) and "chordal" in refused_kernel.stderr
+
     @case("loss: kl-poisson is its closed form, also where the paper's normaliser is negative")
     def _():
         for data, r in ((x, 0.2), (rows(40, 64), 0.05)):

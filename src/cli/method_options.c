@@ -79,6 +79,7 @@ zonal_status zonal__kernel_settings_apply(const zonal__kernel_settings *settings
                                           double **weights) {
     double d = (double)dim;
     *weights = NULL;
+    spec->without_multiplicity = settings->without_multiplicity;
     switch (spec->family) {
     case ZONAL_HEAT:
         spec->t = settings->t.factor > 0 ? zonal__scale_value(settings->t, dim) : default_t / d;
@@ -156,6 +157,8 @@ zonal_status zonal__method_settings_apply(const zonal__method_settings *settings
     loss->unit_rows = settings->unit;
     loss->device = (zonal_device)settings->device;
     loss->precision = (zonal_precision)settings->precision;
+    if (loss->device == ZONAL_DEVICE_CUDA && !given(options, "precision"))
+        loss->precision = ZONAL_FP32; /* the most it has */
     loss->implementation = (zonal_implementation)settings->implementation;
     loss->threads = (int)settings->threads;
     sliced->seed = (uint64_t)settings->seed;
@@ -183,6 +186,7 @@ void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *
         {"scale", family == ZONAL_INDUCED && loss->discrepancy != ZONAL_SIGREG},
         {"r", !sliced && family == ZONAL_POISSON},
         {"spectrum", !sliced && family == ZONAL_SPECTRUM},
+        {"without-multiplicity", !sliced && family != ZONAL_INDUCED && family != ZONAL_CHORDAL},
         {"kl-norm", loss->discrepancy == ZONAL_KL},
         {"estimator", !sliced},
         {"slices", sliced},

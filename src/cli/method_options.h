@@ -33,6 +33,7 @@ typedef struct zonal__kernel_settings {
     int64_t band;
     double r;
     const char *spectrum;
+    int without_multiplicity;
 } zonal__kernel_settings;
 
 #define ZONAL__KERNEL_OPTIONS(settings_type, member)                                               \
@@ -66,10 +67,16 @@ typedef struct zonal__kernel_settings {
          .most = 1,                                                                                \
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,                                        \
          .help = "poisson: the radius; 0.3 log(d)/d unless given"},                                \
+        {.name = "spectrum",                                                                       \
+         .type = ZONAL__OPTION_STRING,                                                             \
+         .target = offsetof(settings_type, member.spectrum),                                       \
+         .metavar = "W0,W1,...",                                                                   \
+         .help = "spectrum: the weight of each degree, from 0 on, none negative"},                 \
     {                                                                                              \
-        .name = "spectrum", .type = ZONAL__OPTION_STRING,                                          \
-        .target = offsetof(settings_type, member.spectrum), .metavar = "W0,W1,...",                \
-        .help = "spectrum: the weight of each degree, from 0 on, none negative"                    \
+        .name = "without-multiplicity", .type = ZONAL__OPTION_FLAG,                                \
+        .target = offsetof(settings_type, member.without_multiplicity),                            \
+        .help = "heat, band, poisson, spectrum: do not multiply a degree's weight by the number "  \
+                "of its harmonics, the other reading of the paper's normalised polynomials"        \
     }
 
 /* Fills the parameters of spec->family, which is set already, for dimension dim; default_t is the
