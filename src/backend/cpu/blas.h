@@ -1,6 +1,6 @@
 /*
- * Matrix products of one thread, from OpenBLAS where it was built in and from our own loops
- * otherwise.
+ * Matrix products of one thread, from OpenBLAS where it was built in and knows the processor, and
+ * from our own loops otherwise.
  *
  * The backend's threads call the products side by side, so OpenBLAS must not start threads of its
  * own meanwhile: enter and leave bracket every run. Its thread count belongs to the whole process;

@@ -80,6 +80,7 @@ typedef struct zonal__cpu_slice {
 typedef struct zonal__cpu_kernels {
     const char *name; /* "avx512", "avx2", "plain" */
     size_t size;      /* of REAL */
+    int vector_bytes; /* 64, 32, 16 */
 
     /* Rows of d numbers. */
     zonal__cpu_norm (*norm)(int64_t d, const void *z);

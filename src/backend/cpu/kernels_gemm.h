@@ -1,8 +1,9 @@
-/* Part of kernels_template.h: a matrix product for builds without BLAS. Columns of op(B) are packed
- * GEMM_COLS at a time, and four rows of C at a time are kept in registers. */
+/* Part of kernels_template.h: a matrix product for where there is no good BLAS. Columns of op(B)
+ * are packed GEMM_COLS at a time, and GEMM_ROWS rows of C at a time are kept in registers. */
 #define WIDE      ((int64_t)(VECTOR / sizeof(REAL)))
 #define GEMM_COLS (2 * WIDE)
 #define GEMM_DEEP 128
+#define GEMM_ROWS (VECTOR == 64 ? 8 : 4) /* accumulators: 16 of 32 registers, else 8 of 16 */
 
 /* op(B)[0..deep)[0..cols) as packed[deep][GEMM_COLS], filled up with zeros. */
 ZONAL__INLINE TARGET void NAME(gemm_pack)(int64_t deep, int64_t cols, const REAL *b, int64_t down,
@@ -14,17 +15,16 @@ ZONAL__INLINE TARGET void NAME(gemm_pack)(int64_t deep, int64_t cols, const REAL
     }
 }
 
-/* out[4][GEMM_COLS] = four rows of op(A) times the packed panel. */
-ZONAL__INLINE TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[4], int64_t step,
-                                           const REAL *packed, REAL *out) {
-    NAME(wide) c[8] = {{0}}, b0, b1;
+/* out[GEMM_ROWS][GEMM_COLS] = rows of op(A) times the packed panel. */
+ZONAL__INLINE TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[GEMM_ROWS],
+                                           int64_t step, const REAL *packed, REAL *out) {
+    NAME(wide) c[2 * GEMM_ROWS] = {{0}}, b0, b1;
     for (int64_t p = 0; p < deep; p++) {
         memcpy(&b0, packed + p * GEMM_COLS, sizeof b0);
         memcpy(&b1, packed + p * GEMM_COLS + WIDE, sizeof b1);
-        c[0] += a[0][p * step] * b0, c[1] += a[0][p * step] * b1;
-        c[2] += a[1][p * step] * b0, c[3] += a[1][p * step] * b1;
-        c[4] += a[2][p * step] * b0, c[5] += a[2][p * step] * b1;
-        c[6] += a[3][p * step] * b0, c[7] += a[3][p * step] * b1;
+#pragma GCC unroll 8
+        for (int r = 0; r < GEMM_ROWS; r++)
+            c[2 * r] += a[r][p * step] * b0, c[2 * r + 1] += a[r][p * step] * b1;
     }
     memcpy(out, c, sizeof c);
 }
@@ -33,12 +33,12 @@ ZONAL__INLINE TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[4],
 ZONAL__INLINE TARGET void NAME(gemm_panel)(int64_t m, int64_t cols, int64_t deep, const REAL *a,
                                            int64_t down, int64_t across, const REAL *packed,
                                            REAL *c, int64_t ldc) {
-    REAL out[4 * GEMM_COLS];
-    for (int64_t i = 0; i < m; i += 4) {
-        const REAL *rows[4];
-        for (int64_t r = 0; r < 4; r++) rows[r] = a + (i + r < m ? i + r : m - 1) * down;
+    REAL out[GEMM_ROWS * GEMM_COLS];
+    for (int64_t i = 0; i < m; i += GEMM_ROWS) {
+        const REAL *rows[GEMM_ROWS];
+        for (int64_t r = 0; r < GEMM_ROWS; r++) rows[r] = a + (i + r < m ? i + r : m - 1) * down;
         NAME(gemm_micro)(deep, rows, across, packed, out);
-        for (int64_t r = 0; r < 4 && i + r < m; r++)
+        for (int64_t r = 0; r < GEMM_ROWS && i + r < m; r++)
             for (int64_t j = 0; j < cols; j++) c[(i + r) * ldc + j] += out[r * GEMM_COLS + j];
     }
 }
@@ -65,3 +65,4 @@ static TARGET void NAME(gemm)(int transpose_a, int transpose_b, int64_t m, int64
 #undef WIDE
 #undef GEMM_COLS
 #undef GEMM_DEEP
+#undef GEMM_ROWS

@@ -68,6 +68,7 @@ ZONAL__INLINE TARGET double NAME(sum)(int64_t n, const double *a) {
 
 static const zonal__cpu_kernels NAME(table) = {
     .name = TITLE,
+    .vector_bytes = VECTOR,
     .size = sizeof(REAL),
     .norm = NAME(norm),
     .accumulate = NAME(accumulate),
