@@ -443,6 +443,13 @@ def test_remarks():
         assert "20 rows in 256 dimensions" in done.stdout and "t = 5/d" in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 80
 
+    @case("test: what was skipped is said, in lines that keep their words apart")
+    def _():
+        said = run_json("test", wide, "--pair-limit", 10)["skipped"]
+        done = run("test", wide, "--pair-limit", 10)
+        assert said and said in " ".join(done.stdout.split()), done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
     for path in (narrow, wide):
         os.remove(path)
 

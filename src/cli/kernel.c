@@ -382,7 +382,7 @@ int zonal__cli_kernel(int argc, char **argv) {
     if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
     if (s.figure && (s.json || s.csv || s.plot))
         return zonal__cli_misused("--figure draws one picture; leave out --json, --csv and --plot");
-    if (s.points == 0) s.points = s.json || s.csv ? 201 : 21;
+    if (s.points == 0) s.points = s.json || s.csv || s.figure ? 201 : 21;
     if ((s.figure ? draw_figure(&s) : run(&s)) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

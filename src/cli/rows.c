@@ -47,16 +47,18 @@ zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
 
 void zonal__cli_wrap(const char *lead, const char *text) {
     size_t column = strlen(lead);
+    int fresh = 1; /* nothing but the lead on this line yet */
     fputs(lead, stdout);
     while (*text) {
         size_t word = strcspn(text, " ");
         if (column > 0 && column + 1 + word > 79) {
             putchar('\n');
             column = 0;
-        } else if (column > strlen(lead)) {
+        } else if (!fresh) {
             putchar(' ');
             column++;
         }
+        fresh = 0;
         fwrite(text, 1, word, stdout);
         column += word;
         text += word;
