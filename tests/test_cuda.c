@@ -20,8 +20,7 @@ static int no_gpu(void) {
     return 1;
 }
 
-/* ---- 16-bit elements on the host --------------------------------------------------------------
- */
+/* ---- 16-bit elements on the host ------------------------------------------------------------- */
 
 static float bits_to_float(uint32_t bits) {
     float x;
@@ -65,8 +64,7 @@ static void set_element(zonal_dtype dtype, void *x, int64_t i, float value) {
         ((float *)x)[i] = value;
 }
 
-/* ---- one case ---------------------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 typedef struct gpu_case {
     const char *method;
@@ -270,8 +268,7 @@ static void run_case(gpu_case c) {
     free(x);
 }
 
-/* ---- the tests --------------------------------------------------------------------------------
- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static const char *const gradient_methods[] = {
     "mmd-heat",    "mmd-band", "mmd-induced", "mmd-poisson", "ksd-heat", "ksd-band", "ksd-induced",

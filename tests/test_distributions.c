@@ -46,8 +46,7 @@ static double relative(double got, double want) {
     return isnan(error) ? INFINITY : error;
 }
 
-/* ---- Golden values ------------------------------------------------------------------------------
- */
+/* ---- Golden values --------------------------------------------------------------------------- */
 
 /* The smaller tail to 1e-12 relative at p = 1 .. 1e-298: the header's figure with a margin. The
  * error of log p is bounded where p has no digits to show. */
@@ -124,8 +123,7 @@ static void test_nearest_golden(void) {
     printf("# worst relative error of %d nearest angles: %.2g\n", COUNT(golden_nearests), worst);
 }
 
-/* ---- The mathematics ----------------------------------------------------------------------------
- */
+/* ---- The mathematics ------------------------------------------------------------------------- */
 
 /* chi2(N) = chi2(N1) + chi2(N2), so a term may be cut into terms with the same b/N without changing
  * the law; and neither may the order of the terms nor the unit of T. */

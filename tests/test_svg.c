@@ -18,8 +18,7 @@ static void make_line(double scale) {
     }
 }
 
-/* ---- a small check of XML: tags nest, attributes are quoted, & begins an entity ----------------
- */
+/* ---- a small check of XML: tags nest, attributes are quoted, & begins an entity -------------- */
 
 static const char *skip_entity(const char *at) {
     static const char *const known[] = {"&lt;", "&gt;", "&amp;", "&quot;"};

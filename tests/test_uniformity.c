@@ -11,8 +11,7 @@
 #include "uniformity/meters.h"
 #include "zonal/uniformity.h"
 
-/* ---- calibration ------------------------------------------------------------------------------
- */
+/* ---- calibration ----------------------------------------------------------------------------- */
 
 typedef struct tally {
     int low1, low5, middle, high5, high1; /* p <= .01, p <= .05, .4 < p <= .6, p > .95, p > .99 */
@@ -105,8 +104,7 @@ static void test_null_1000(void) {
     calibrate(1000, 1024, 150);
 }
 
-/* ---- alternatives -----------------------------------------------------------------------------
- */
+/* ---- alternatives ---------------------------------------------------------------------------- */
 
 enum { N = 400, D = 32 };
 static double points[N * D];
@@ -214,8 +212,7 @@ static void test_clusters(void) {
     CHECK(find(&report, "heat-0.7")->p < find(&report, "heat-1.4")->p);
 }
 
-/* ---- Monte Carlo, limits, errors --------------------------------------------------------------
- */
+/* ---- Monte Carlo, limits, errors ------------------------------------------------------------- */
 
 static void test_monte_carlo(void) {
     zonal_uniformity_options options = {.monte_carlo = 400, .t = 1.0 / D, .seed = 7};
@@ -293,8 +290,7 @@ static void test_allocations(void) {
     test_every_allocation("zonal_uniformity_run", run_small, &report);
 }
 
-/* ---- meters -----------------------------------------------------------------------------------
- */
+/* ---- meters ---------------------------------------------------------------------------------- */
 
 static void test_meters(void) {
     double equal[5] = {0.2, 0.2, 0.2, 0.2, 0.2}, one[5] = {0, -1e-18, 0, 0, 1};

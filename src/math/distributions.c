@@ -5,8 +5,7 @@
 #define PI           3.14159265358979323846
 #define HALF_LOG_2PI 0.91893853320467274178
 
-/* ---- Quadrature -------------------------------------------------------------------------------
- */
+/* ---- Quadrature ------------------------------------------------------------------------------ */
 
 typedef double (*integrand_function)(double at, const void *context);
 
@@ -31,8 +30,7 @@ static double integrate(integrand_function f, const void *context, double a, dou
     return value;
 }
 
-/* ---- Gamma --------------------------------------------------------------------------------------
- */
+/* ---- Gamma ----------------------------------------------------------------------------------- */
 
 /* log Gamma(a) - [(a - 1/2) log a - a + log(2 pi)/2]. tgamma for small a, since lgamma writes to a
  * global sign. */
@@ -111,8 +109,7 @@ zonal__tail zonal__gamma_tail(double a, double x) {
     return zonal__chi2_tail(2 * a, (x - a) / a);
 }
 
-/* ---- Caps ---------------------------------------------------------------------------------------
- */
+/* ---- Caps ------------------------------------------------------------------------------------ */
 
 /* log of 1/(a Beta(a, b)) for a >= b: Gamma(a+b)/Gamma(a) by Stirling's formula with its logarithms
  * taken together, so that the large parts cancel before they are rounded. */
@@ -173,8 +170,7 @@ double zonal__cap_log_fraction(int64_t d, double angle) {
     return half_cap(d, angle, 1);
 }
 
-/* ---- The nearest of n points --------------------------------------------------------------------
- */
+/* ---- The nearest of n points ----------------------------------------------------------------- */
 
 typedef struct empty_cap {
     double others; /* n - 1 */

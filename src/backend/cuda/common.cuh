@@ -59,8 +59,7 @@ extern const zonal__operation_table zonal__cuda_pairs, zonal__cuda_kl, zonal__cu
     zonal__cuda_sliced, zonal__cuda_objective;
 }
 
-/* ---- in kernels -------------------------------------------------------------------------------
- */
+/* ---- in kernels ------------------------------------------------------------------------------ */
 
 __device__ inline float zonal__load(const float *x) {
     return *x;

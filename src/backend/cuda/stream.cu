@@ -76,8 +76,7 @@ typedef struct stream_work {
     void *workspace;
 } stream_work;
 
-/* ---- kernels ----------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 template <typename T> __device__ inline T to16(float x);
 template <> __device__ inline __half to16<__half>(float x) {
@@ -406,8 +405,7 @@ static __global__ void fill_doubles(int64_t n, double value, double *out) {
     if (i < n) out[i] = value;
 }
 
-/* ---- host -------------------------------------------------------------------------------------
- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 static zonal_status blas_status(cublasStatus_t status, const char *call) {
     if (status == CUBLAS_STATUS_SUCCESS) return ZONAL_OK;

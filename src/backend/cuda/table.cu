@@ -10,8 +10,7 @@ extern "C" {
 #include "backend/device.h"
 }
 
-/* ---- pairs and KL: one launch for small batches, tiles beyond ---------------------------------
- */
+/* ---- pairs and KL: one launch for small batches, tiles beyond -------------------------------- */
 
 static zonal_status create_pairwise(const zonal__problem *problem, zonal__operation operation,
                                     zonal__work **work) {
@@ -48,8 +47,7 @@ const zonal__operation_table zonal__cuda_kl = {
     create_kl,        run_chosen, destroy_chosen, zonal__cuda_scratch_bytes, zonal__cuda_set_stream,
     zonal__cuda_check};
 
-/* ---- the objective ----------------------------------------------------------------------------
- */
+/* ---- the objective --------------------------------------------------------------------------- */
 
 /* Where one launch does not serve: the regulariser's operation view by view, then one kernel for
  * the alignment, which adds to the gradient, and one for the parts. */
@@ -255,8 +253,7 @@ const zonal__operation_table zonal__cuda_objective = {
     create_objective,       run_chosen,     destroy_chosen, zonal__cuda_scratch_bytes,
     zonal__cuda_set_stream, check_objective};
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* In the order of enum zonal__operation: C++17 has no designators for arrays. Surveys, moments of
  * the data and eigenvalues are not losses; they stay on the CPU. */
