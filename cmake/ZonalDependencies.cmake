@@ -125,6 +125,33 @@ else()
     endif()
 endif()
 
+# Image and data files, for src/data.
+#
+# zonal_library(<PART> <header> <libraries> <package>): a part that is one header and its libraries.
+macro(zonal_library part header libraries package)
+    if(ZONAL_${part} STREQUAL "OFF")
+        zonal_note(${part} "off")
+    else()
+        find_path(ZONAL_${part}_INCLUDE NAMES ${header} PATH_SUFFIXES hdf5/serial)
+        find_library(ZONAL_${part}_LIBRARY NAMES ${libraries} PATH_SUFFIXES hdf5/serial)
+        mark_as_advanced(ZONAL_${part}_INCLUDE ZONAL_${part}_LIBRARY)
+        if(ZONAL_${part}_INCLUDE AND ZONAL_${part}_LIBRARY)
+            string(TOLOWER ${part} lower)
+            add_library(zonal_dep_${lower} INTERFACE)
+            target_include_directories(zonal_dep_${lower} SYSTEM INTERFACE ${ZONAL_${part}_INCLUDE})
+            target_link_libraries(zonal_dep_${lower} INTERFACE ${ZONAL_${part}_LIBRARY})
+            target_compile_definitions(zonal_dep_${lower} INTERFACE ZONAL_HAVE_${part})
+            zonal_note(${part} "${ZONAL_${part}_LIBRARY}")
+        else()
+            zonal_absent(${part} "${package} is not installed")
+        endif()
+    endif()
+endmacro()
+zonal_library(JPEG jpeglib.h jpeg libjpeg62-turbo-dev)
+zonal_library(PNG png.h "png;png16" libpng-dev)
+zonal_library(HDF5 hdf5.h "hdf5_serial;hdf5" libhdf5-dev)
+zonal_library(ZLIB zlib.h z zlib1g-dev)
+
 # The tests use Debian's modules (python3-numpy, python3-mpmath), which only Debian's own
 # interpreter sees; another python3 may well come first on PATH.
 if(EXISTS /usr/bin/python3)

@@ -27,7 +27,8 @@ BEGIN {
     knows["cuda"] = "core math backend"
     knows["loss"] = "core math backend"
     knows["uniformity"] = "core math backend loss"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity"
+    knows["data"] = "core math backend"
+    knows["cli"] = "core math backend ref cpu cuda loss uniformity data"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1
@@ -40,6 +41,7 @@ BEGIN {
         "|nccl|nvtx|nvToolsExt|nvml|nvrtc|mma\\.h|cooperative_groups|device_launch|driver_types" \
         "|vector_types|host_defines)"
     cpu_header = "^(cblas|f77blas|lapack|openblas|omp\\.h|dnnl|oneapi/|mkl)"
+    data_header = "^(jpeglib|jerror|turbojpeg|png\\.h|pngconf|hdf5|H5|zlib|zconf)"
 
     # the C17 library: all that a public header may include
     n = split("assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp " \
@@ -120,6 +122,8 @@ FNR == 1 {
             fault("CUDA headers belong to src/backend/cuda only: " name)
         else if (name ~ cpu_header && here != "cpu")
             fault("BLAS, LAPACK and OpenMP headers belong to src/backend/cpu only: " name)
+        else if (name ~ data_header && here != "data")
+            fault("the libraries of image and data files belong to src/data only: " name)
         else if (kind == "\"" || layer_of(name) != "") {
             there = layer_of(name)
             if (there == "")
@@ -134,7 +138,8 @@ FNR == 1 {
     }
 
     if (code ~ /^[ \t]*#[ \t]*(el)?if/ && code ~ /ZONAL_HAVE_/ &&
-        here !~ /^(backend|ref|cpu|cuda)$/)
+        here !~ /^(backend|ref|cpu|cuda)$/ &&
+        !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|HDF5|ZLIB)/))
         fault("what was built in is known under src/backend only: ask the table of operations")
 
     if (here != "cli") {

@@ -3,11 +3,12 @@
 #
 #   scripts/check_symbols.sh [build folder]         a plain build; the sanitizers add names
 #
-# 1. Every global symbol defined in libzonal.a begins with zonal_.
+# 1. Every global symbol defined in libzonal.a and libzonal_data.a begins with zonal_.
 # 2. libzonal.so exports exactly the functions that include/zonal declares with ZONAL_API, none of
 #    them internal (zonal__).
 # 3. A folder's objects use symbols of the folders below it only. The tables that ref, cpu and cuda
-#    fill (zonal__backend_ref and so on) are declared by src/backend and count as its own.
+#    fill (zonal__backend_ref, zonal__views_ref and so on) are declared by src/backend and count as
+#    its own.
 #
 # Prints what is wrong and exits 1 if anything is.
 set -euo pipefail
@@ -34,7 +35,7 @@ defined() { nm -g --defined-only "$@" 2>/dev/null | awk 'NF == 3 { sub(/@.*/, ""
 while read -r name type; do
     [[ $name == zonal_* || ($type == [WVu] && $name =~ ^(_Z|DW\.ref\.)) ]] ||
         fault "libzonal.a defines $name, which does not begin with zonal_: make it static"
-done < <(defined "$build/libzonal.a" | sort -u)
+done < <(defined "$build/libzonal.a" "$build/src/data/libzonal_data.a" | sort -u)
 
 # ---- 2. what is exported, against what the headers promise ----
 cat "$root"/include/zonal/*.h | awk '
@@ -75,7 +76,7 @@ while read -r name; do
 done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
-layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity)
+layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data)
 knows() {
     case $1 in
         core) echo ;;
@@ -84,6 +85,7 @@ knows() {
         backend/*) echo core math backend ;;
         loss) echo core math backend ;;
         uniformity) echo core math backend loss ;;
+        data) echo core math backend ;;
     esac
 }
 objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/zonal_${1##*/}.dir/*.o" 2>/dev/null; }
@@ -103,7 +105,7 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep '^zonal__backend_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(backend|views|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")

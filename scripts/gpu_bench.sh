@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The losses' times on the GPU as one table, with the share of the floor and the ratio to PyTorch
-# (eager and compiled, in the same run) where torch can be imported.
+# (eager and compiled, in the same run) where torch can be imported; then those of views.
 #
 #   scripts/gpu_bench.sh [FILE]    FILE: where the JSON lines go; build-cuda/bench.jsonl unless given
 set -euo pipefail
@@ -36,3 +36,5 @@ else
     echo "python3 has no torch module: no comparison, and no floor"
 fi
 python3 bench/gpu_table.py "$lines"
+build-cuda/zonal bench augment --device cuda
+build-cuda/zonal bench augment --device cuda --json >>"$lines"

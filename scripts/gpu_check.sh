@@ -5,8 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
+tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
-cmake --build build-cuda -j "$jobs" --target test_cuda test_cuda_launch >>build-cuda.log 2>&1 ||
+cmake --build build-cuda -j "$jobs" --target "${tests[@]}" >>build-cuda.log 2>&1 ||
     { tail -n 50 build-cuda.log; exit 1; }
 rm -f build-cuda.log
 
@@ -25,17 +26,18 @@ count() { # the closing line of a test program; a program without one has failed
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for test in test_cuda_launch test_cuda; do
+for test in "${tests[@]}"; do
     echo "== $test"
     "build-cuda/tests/$test" >"$log" 2>&1 || true
     cat "$log"
     count "$log"
 done
-for check in "memcheck tiny" "racecheck races"; do
-    read -r tool cases <<<"$check"
-    echo "== compute-sanitizer --tool $tool test_cuda $cases"
+for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck test_cuda_views tiny" \
+    "racecheck test_cuda_views tiny"; do
+    read -r tool test cases <<<"$check"
+    echo "== compute-sanitizer --tool $check"
     if timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 1 \
-        build-cuda/tests/test_cuda "$cases" >"$log" 2>&1; then
+        "build-cuda/tests/$test" "$cases" >"$log" 2>&1; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

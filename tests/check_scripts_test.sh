@@ -41,6 +41,9 @@ refused "cuBLAS in loss" "CUDA headers" src/loss/a.c '#include <cublas_v2.h>'
 refused "BLAS outside cpu" "BLAS" src/backend/ref/a.c '#include <cblas.h>'
 refused "LAPACK in uniformity" "BLAS" src/uniformity/a.c '#include <lapacke.h>'
 refused "OpenMP in math" "BLAS" src/math/a.c '#include <omp.h>'
+refused "PNG in cli" "src/data only" src/cli/a.c '#include <png.h>'
+refused "CUDA asked for in data" "src/backend only" src/data/a.c '#ifdef ZONAL_HAVE_CUDA' '#endif'
+refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/cli.h"'
 refused "a public header includes an internal one" "public may not know core" \
     include/zonal/a.h '#include "core/error.h"'
 refused "a public header includes POSIX" "C library" include/zonal/a.h '#include <unistd.h>'
@@ -58,6 +61,7 @@ check_fails "includes: an empty tree" "no sources" "$scripts/check_includes.sh" 
 allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#include "math/x.h"' \
     '#include "zonal/status.h"' '#include <math.h>'
 allowed "BLAS in cpu" src/backend/cpu/a.c '#include <cblas.h>' '#include <omp.h>' '#ifdef ZONAL_HAVE_OPENBLAS'
+allowed "JPEG in data" src/data/a.c '#include <jpeglib.h>' '#ifdef ZONAL_HAVE_JPEG' '#endif'
 allowed "CUDA in cuda" src/backend/cuda/a.cu '#include <cuda_runtime.h>'
 allowed "printing in cli" src/cli/main.c 'int main(int argc, char **argv) { printf("x"); exit(0); }'
 allowed "snprintf anywhere" src/core/a.c 'f(snprintf(a, 1, "x"), vsnprintf(a, 1, "x", b));'
@@ -172,6 +176,7 @@ fake_tool() { # fake_tool <name> <line of shell>
     chmod +x "$bare/$1"
 }
 everything="build-essential cmake pkg-config libopenblas-dev liblapacke-dev"
+everything+=" libjpeg62-turbo-dev libpng-dev zlib1g-dev libhdf5-dev"
 
 check_fails "setup: without apt-get, names the packages" "apt-get install $everything" setup build
 check_fails "setup: more of them for the tests" "$everything python3 python3-numpy python3-mpmath" \

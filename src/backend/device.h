@@ -1,6 +1,8 @@
 /*
- * Device memory and time for the layers that hold device data without knowing CUDA: tests, the
- * program and its benchmarks. Without CUDA every call fails with ZONAL_UNSUPPORTED.
+ * Device memory, streams and time for the layers that hold device data without knowing CUDA: the
+ * feeding of pictures, tests, the program and its benchmarks. Without CUDA every call fails with
+ * ZONAL_UNSUPPORTED. A stream is a cudaStream_t, an event a cudaEvent_t; NULL is the default
+ * stream.
  */
 #ifndef ZONAL_BACKEND_DEVICE_H
 #define ZONAL_BACKEND_DEVICE_H
@@ -14,11 +16,30 @@ zonal_status zonal__device_available(void);
 /* The device's name, at most 127 letters. */
 zonal_status zonal__device_name(char out[128]);
 
+/* Bytes of device memory: free now, and in all. */
+zonal_status zonal__device_memory(size_t *free_bytes, size_t *all_bytes);
+
 zonal_status zonal__device_alloc(size_t bytes, const char *what, void **out);
 void zonal__device_free(void *memory);
 zonal_status zonal__device_write(void *device, const void *host, size_t bytes);
 zonal_status zonal__device_read(void *host, const void *device, size_t bytes);
 zonal_status zonal__device_synchronise(void);
+
+/* Host memory that the device can read while the processor works. */
+zonal_status zonal__device_pinned_alloc(size_t bytes, void **out);
+void zonal__device_pinned_free(void *memory);
+
+zonal_status zonal__device_stream_create(void **stream);
+void zonal__device_stream_destroy(void *stream); /* accepts NULL */
+/* Puts a copy on a stream; host memory must be pinned, and stay as it is until the copy is done. */
+zonal_status zonal__device_write_on(void *stream, void *device, const void *host, size_t bytes);
+
+/* A mark in a stream: later work of another stream, or the processor, can wait for it. */
+zonal_status zonal__device_event_create(void **event);
+void zonal__device_event_destroy(void *event); /* accepts NULL */
+zonal_status zonal__device_event_record(void *event, void *stream);
+zonal_status zonal__device_event_hold(void *event, void *stream); /* the stream waits */
+zonal_status zonal__device_event_wait(void *event);               /* the processor waits */
 
 /* Records what "enqueue" puts on a stream in a CUDA graph, replays it "runs" times after "warm"
  * more, and gives the median time of one replay in microseconds. With graph = 0 the calls are timed

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "backend/device.h"
+#include "backend/views.h"
 
 static zonal_status no_cuda(void) {
     return ZONAL_FAIL(ZONAL_UNSUPPORTED,
@@ -11,6 +12,11 @@ static zonal_status no_cuda(void) {
 }
 
 const zonal__backend *zonal__backend_cuda(void) {
+    (void)no_cuda();
+    return NULL;
+}
+
+const zonal__views_table *zonal__views_cuda(void) {
     (void)no_cuda();
     return NULL;
 }
@@ -45,6 +51,59 @@ zonal_status zonal__device_read(void *host, const void *device, size_t bytes) {
 }
 
 zonal_status zonal__device_synchronise(void) {
+    return no_cuda();
+}
+
+zonal_status zonal__device_memory(size_t *free_bytes, size_t *all_bytes) {
+    *free_bytes = *all_bytes = 0;
+    return no_cuda();
+}
+
+zonal_status zonal__device_pinned_alloc(size_t bytes, void **out) {
+    (void)bytes;
+    *out = NULL;
+    return no_cuda();
+}
+
+void zonal__device_pinned_free(void *memory) {
+    (void)memory;
+}
+
+zonal_status zonal__device_stream_create(void **stream) {
+    *stream = NULL;
+    return no_cuda();
+}
+
+void zonal__device_stream_destroy(void *stream) {
+    (void)stream;
+}
+
+zonal_status zonal__device_write_on(void *stream, void *device, const void *host, size_t bytes) {
+    (void)stream, (void)device, (void)host, (void)bytes;
+    return no_cuda();
+}
+
+zonal_status zonal__device_event_create(void **event) {
+    *event = NULL;
+    return no_cuda();
+}
+
+void zonal__device_event_destroy(void *event) {
+    (void)event;
+}
+
+zonal_status zonal__device_event_record(void *event, void *stream) {
+    (void)event, (void)stream;
+    return no_cuda();
+}
+
+zonal_status zonal__device_event_hold(void *event, void *stream) {
+    (void)event, (void)stream;
+    return no_cuda();
+}
+
+zonal_status zonal__device_event_wait(void *event) {
+    (void)event;
     return no_cuda();
 }
 

@@ -1,8 +1,9 @@
 /*
  * What the subcommands share. A subcommand is one file with one function
  *
- *     int zonal__cli_NAME(int argc, char **argv)        argv[0] is its name; returns the exit
- * status
+ *     int zonal__cli_NAME(int argc, char **argv)
+ *
+ * (argv[0] is its name; it returns the exit status)
  *
  * declared here and listed in main.c. It looks like this:
  *
@@ -49,8 +50,10 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
 int zonal__cli_bench(int argc, char **argv);
+int zonal__cli_data(int argc, char **argv);
 int zonal__cli_kernel(int argc, char **argv);
 int zonal__cli_loss(int argc, char **argv);
+int zonal__cli_reproduce(int argc, char **argv);
 int zonal__cli_sample(int argc, char **argv);
 int zonal__cli_test(int argc, char **argv);
 int zonal__cli_variance(int argc, char **argv);

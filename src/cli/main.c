@@ -25,6 +25,8 @@ static const struct command {
     {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel},
     {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance},
     {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample},
+    {"data", "make textures, describe a set of pictures, pack it into one file", zonal__cli_data},
+    {"reproduce", "the paper's figures", zonal__cli_reproduce},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -32,7 +34,7 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 static void print_overview(FILE *stream) {
     fputs("usage: zonal COMMAND [arguments] [options]\n\n"
           "Keeps embeddings uniform on the unit sphere: exact losses with gradients, tests\n"
-          "of uniformity, and what is needed to try them.\n\ncommands:\n",
+          "of uniformity, pictures and their views, and what is needed to try them.\n\ncommands:\n",
           stream);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);

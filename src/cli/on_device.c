@@ -1,6 +1,7 @@
 #include "cli/on_device.h"
 
 #include "backend/device.h"
+#include "cli/timing.h"
 
 /* A plan's arguments in device memory. */
 typedef struct device_rows {
@@ -54,7 +55,7 @@ zonal_status zonal__cli_time_on_gpu(zonal_plan *plan, const zonal__cli_rows *row
     /* A first look decides how many replays make about half a second. */
     if (status == ZONAL_OK) status = zonal__device_time(enqueue, &d, 1, 2, 3, &first);
     if (status == ZONAL_OK) {
-        *runs = first > 5e5 ? 3 : first < 500 ? 1000 : (int)(5e5 / first) + 3;
+        *runs = zonal__replays(first);
         status = zonal__device_time(enqueue, &d, 1, *runs / 10 + 1, *runs, microseconds);
     }
     zonal_plan_set_stream(plan, NULL); /* the timer's stream is gone */

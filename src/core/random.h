@@ -21,7 +21,12 @@ enum zonal__stream {
     ZONAL__STREAM_TEST = 0,    /* tests and examples */
     ZONAL__STREAM_SLICES = 1,  /* directions of SUSReg and SIGReg */
     ZONAL__STREAM_UNIFORM = 2, /* simulated uniform batches: Monte Carlo p-values, variance */
-    ZONAL__STREAM_SAMPLE = 3   /* zonal sample */
+    ZONAL__STREAM_SAMPLE = 3,  /* zonal sample */
+    ZONAL__STREAM_TEXTURE = 4, /* procedural textures */
+    ZONAL__STREAM_SPLIT = 5,   /* train, val and test of sources that have none */
+    ZONAL__STREAM_ORDER = 6,   /* the order of an epoch */
+    ZONAL__STREAM_VIEW = 7,    /* parameters of views */
+    ZONAL__STREAM_NOISE = 8    /* noise added to views */
 };
 
 typedef struct zonal__random {

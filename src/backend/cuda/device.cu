@@ -46,6 +46,54 @@ zonal_status zonal__device_synchronise(void) {
     return ZONAL_CUDA(cudaDeviceSynchronize());
 }
 
+zonal_status zonal__device_memory(size_t *free_bytes, size_t *all_bytes) {
+    return ZONAL_CUDA(cudaMemGetInfo(free_bytes, all_bytes));
+}
+
+zonal_status zonal__device_pinned_alloc(size_t bytes, void **out) {
+    *out = NULL;
+    return ZONAL_CUDA(cudaMallocHost(out, bytes ? bytes : 1));
+}
+
+void zonal__device_pinned_free(void *memory) {
+    cudaFreeHost(memory);
+}
+
+zonal_status zonal__device_stream_create(void **stream) {
+    *stream = NULL;
+    return ZONAL_CUDA(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking));
+}
+
+void zonal__device_stream_destroy(void *stream) {
+    if (stream) cudaStreamDestroy((cudaStream_t)stream);
+}
+
+zonal_status zonal__device_write_on(void *stream, void *device, const void *host, size_t bytes) {
+    return ZONAL_CUDA(
+        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
+}
+
+zonal_status zonal__device_event_create(void **event) {
+    *event = NULL;
+    return ZONAL_CUDA(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
+}
+
+void zonal__device_event_destroy(void *event) {
+    if (event) cudaEventDestroy((cudaEvent_t)event);
+}
+
+zonal_status zonal__device_event_record(void *event, void *stream) {
+    return ZONAL_CUDA(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
+}
+
+zonal_status zonal__device_event_hold(void *event, void *stream) {
+    return ZONAL_CUDA(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0));
+}
+
+zonal_status zonal__device_event_wait(void *event) {
+    return ZONAL_CUDA(cudaEventSynchronize((cudaEvent_t)event));
+}
+
 static int compare(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);

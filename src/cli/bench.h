@@ -1,0 +1,9 @@
+/* The parts of zonal bench, each in a file of its own. */
+#ifndef ZONAL_CLI_BENCH_H
+#define ZONAL_CLI_BENCH_H
+
+int zonal__cli_bench_augment(int argc, char **argv);
+int zonal__cli_bench_data(int argc, char **argv);
+int zonal__cli_bench_loss(int argc, char **argv);
+
+#endif

@@ -1,0 +1,199 @@
+/*
+ * zonal data pack: a source as one file that is mapped into memory.
+ */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/data.h"
+#include "cli/progress.h"
+#include "cli/source_options.h"
+#include "core/memory.h"
+#include "data/pack.h"
+#include "data/pool.h"
+
+static const char *const fittings[] = {"as-is", "centre", "stretch", NULL};
+
+enum { MOST_SPLITS = 3 };
+
+typedef struct settings {
+    zonal__source_settings source;
+    const char *out, *split;
+    int fit, quiet;
+    int64_t side, threads;
+} settings;
+
+#define AT(field) .target = offsetof(settings, field)
+static const zonal__option table[] = {
+    {.name = "out",
+     .type = ZONAL__OPTION_STRING,
+     AT(out),
+     .metavar = "FILE.zpk",
+     .rules = ZONAL__OPTION_REQUIRED,
+     .help = "the pack to write"},
+    {.name = "split",
+     .type = ZONAL__OPTION_STRING,
+     AT(split),
+     .initial = "all",
+     .metavar = "all|train,val,test",
+     .help = "all: everything, undivided; or the parts to pack, each marked as what it is"},
+    {.name = "fit",
+     .type = ZONAL__OPTION_WORD,
+     AT(fit),
+     .words = fittings,
+     .initial = "as-is",
+     .help = "as-is: each in its own size; centre: the largest square; stretch: all of it"},
+    {.name = "side",
+     .type = ZONAL__OPTION_INT,
+     AT(side),
+     .initial = "256",
+     .least = 1,
+     .most = 16384,
+     .metavar = "PIXELS",
+     .help = "centre, stretch: width and height of what is stored"},
+    ZONAL__SOURCE_OPTIONS(settings, source),
+    {.name = "threads",
+     .type = ZONAL__OPTION_INT,
+     AT(threads),
+     .initial = "0",
+     .least = 0,
+     .most = 256,
+     .help = "threads to use; 0: all there are"},
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
+    {0}};
+
+static const zonal__cli_usage usage = {
+    .synopsis = "zonal data pack SOURCE --out FILE.zpk [options]",
+    .description = "Writes pictures, labels and class names into one checksummed file that is\n"
+                   "mapped into memory and read from there. Corrupt pictures are left out, and\n"
+                   "named. The file appears whole or not at all.\n\n"
+                   "examples:\n"
+                   "  zonal data pack imagenette --split train,val --fit centre --side 160 \\\n"
+                   "      --out imagenette.zpk\n"
+                   "  zonal data pack textures:disk --split train --out disks.zpk\n",
+    .argument = "SOURCE",
+    .least = 1,
+    .most = 1};
+
+typedef struct job {
+    const settings *settings;
+    zonal__source *source;
+    zonal__split split;
+    zonal__pack_writer *writer;
+    struct scratch {
+        zonal__image read, fitted;
+    } * scratch; /* [workers] */
+    zonal__progress progress;
+    int64_t packed, bad;
+} job;
+
+static zonal_status make(void *context, int worker, int64_t i, zonal__image *image) {
+    job *j = context;
+    struct scratch *own = &j->scratch[worker];
+    ZONAL_TRY(zonal__source_read(j->source, i, &own->read));
+    return zonal__pack_fit(&own->read, (zonal__pack_fitting)j->settings->fit,
+                           (int)j->settings->side, &own->fitted, image);
+}
+
+static zonal_status use(void *context, int64_t i, zonal_status made, const zonal__image *image) {
+    job *j = context;
+    zonal__progress_update(&j->progress, i + 1);
+    if (made == ZONAL_FORMAT) { /* named in the log already */
+        j->bad++;
+        return ZONAL_OK;
+    }
+    ZONAL_TRY(made);
+    j->packed++;
+    return zonal__pack_add(j->writer, image, j->source->labels ? j->source->labels[i] : 0,
+                           j->split);
+}
+
+/* The first part that is packed says what the classes are; the others must agree. */
+static zonal_status begin(job *j) {
+    const zonal__source *source = j->source;
+    if (j->writer) return ZONAL_OK;
+    const zonal__pack_options options = {.fit = ZONAL__PACK_AS_IS, /* make has fitted them */
+                                         .classes = source->classes,
+                                         .class_names = (const char *const *)source->class_names};
+    return zonal__pack_create(j->settings->out, &options, &j->writer);
+}
+
+static zonal_status pack_part(job *j, const char *path, zonal__split split) {
+    const zonal__source_options options =
+        zonal__source_settings_apply(&j->settings->source, path, split);
+    const zonal__pool_task task = {.context = j, .make = make, .use = use};
+    zonal_status status;
+    j->split = split;
+    ZONAL_TRY(zonal__source_open(&options, &j->source));
+    status = begin(j);
+    if (status == ZONAL_OK) {
+        zonal__progress_begin(&j->progress, "packing", j->source->count, j->settings->quiet);
+        status = zonal__pool_run(&task, j->source->count, (int)j->settings->threads);
+        zonal__progress_end(&j->progress);
+    }
+    zonal__source_close(j->source);
+    j->source = NULL;
+    return status;
+}
+
+/* "train,val" as the numbers of the parts. */
+static zonal_status split_parts(const char *text, zonal__split parts[MOST_SPLITS], int *count) {
+    const char *at = text;
+    *count = 0;
+    for (;;) {
+        size_t length = strcspn(at, ",");
+        int found = -1;
+        for (int k = 0; zonal__split_words[k]; k++)
+            if (strlen(zonal__split_words[k]) == length &&
+                strncmp(at, zonal__split_words[k], length) == 0)
+                found = k;
+        int mixed = found == ZONAL__SPLIT_ALL && (at != text || at[length]);
+        for (int k = 0; k < *count; k++) mixed |= parts[k] == (zonal__split)found;
+        if (found < 0 || mixed || *count == MOST_SPLITS)
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "--split must be all, or one or more of train, val and test with "
+                              "commas between them, got %s",
+                              text);
+        parts[(*count)++] = (zonal__split)found;
+        if (!at[length]) return ZONAL_OK;
+        at += length + 1;
+    }
+}
+
+static zonal_status run(const settings *s, const char *path, job *j) {
+    zonal__split parts[MOST_SPLITS];
+    int count, workers = zonal__pool_workers((int)s->threads);
+    zonal_status status;
+    ZONAL_TRY(split_parts(s->split, parts, &count));
+    ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' pictures"));
+    status = ZONAL_OK;
+    for (int k = 0; k < count && status == ZONAL_OK; k++) status = pack_part(j, path, parts[k]);
+    if (status == ZONAL_OK)
+        status = zonal__pack_commit(j->writer);
+    else
+        zonal__pack_abandon(j->writer);
+    for (int w = 0; w < workers; w++) {
+        zonal__image_fini(&j->scratch[w].read);
+        zonal__image_fini(&j->scratch[w].fitted);
+    }
+    zonal__free(j->scratch);
+    return status;
+}
+
+int zonal__cli_data_pack(int argc, char **argv) {
+    settings s;
+    zonal__options options;
+    int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
+    if (status != ZONAL__EXIT_CONTINUE) return status;
+    job j = {.settings = &s};
+    zonal__cli_show_log(s.quiet);
+    if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();
+    if (!s.quiet) {
+        printf("%s: %" PRId64 " pictures", s.out, j.packed);
+        if (j.bad) printf(", %" PRId64 " corrupt ones left out", j.bad);
+        putchar('\n');
+    }
+    return ZONAL__EXIT_OK;
+}

@@ -1,0 +1,31 @@
+#include "cli/source_options.h"
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+const char *const zonal__split_words[] = {"all", "train", "val", "test", NULL};
+
+zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
+                                                   const char *path, zonal__split split) {
+    return (zonal__source_options){.path = path,
+                                   .split = split,
+                                   .val_share = settings->val_share,
+                                   .test_share = settings->test_share,
+                                   .seed = (uint64_t)settings->seed,
+                                   .class_list = settings->class_list,
+                                   .channels = (int)settings->channels,
+                                   .least_side = (int)settings->least_side,
+                                   .bad_limit = settings->bad_limit,
+                                   .texture_count = settings->count,
+                                   .texture_size = (int)settings->size};
+}
+
+static void say(void *context, const char *line) {
+    (void)context;
+    zonal__progress_interrupted();
+    zonal__cli_say("%s", line);
+}
+
+void zonal__cli_show_log(int quiet) {
+    zonal_set_log(quiet ? NULL : say, NULL);
+}

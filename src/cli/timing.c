@@ -1,0 +1,40 @@
+#include "cli/timing.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST_RUNS = 1000 };
+
+double zonal__now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+zonal_status zonal__time_host(zonal_status (*work)(void *context, int run), void *context,
+                              zonal__timing *timing) {
+    double times[MOST_RUNS], begin = zonal__now(), total;
+    int runs = 0;
+    ZONAL_TRY(work(context, 0));
+    for (total = zonal__now() - begin; runs < MOST_RUNS && (runs < 5 || total < .5); runs++) {
+        if (runs >= 3 && total > 3) break;
+        begin = zonal__now();
+        ZONAL_TRY(work(context, runs + 1));
+        times[runs] = zonal__now() - begin;
+        total += times[runs];
+    }
+    qsort(times, (size_t)runs, sizeof *times, compare);
+    timing->ms = 1e3 * (runs % 2 ? times[runs / 2] : (times[runs / 2 - 1] + times[runs / 2]) / 2);
+    timing->least_ms = 1e3 * times[0];
+    timing->runs = runs;
+    return ZONAL_OK;
+}
+
+int zonal__replays(double microseconds) {
+    return microseconds > 5e5 ? 3 : microseconds < 500 ? 1000 : (int)(5e5 / microseconds) + 3;
+}

@@ -1,0 +1,23 @@
+/* How long a piece of work takes on the host, warm. */
+#ifndef ZONAL_CLI_TIMING_H
+#define ZONAL_CLI_TIMING_H
+
+#include "core/error.h"
+
+typedef struct zonal__timing {
+    double ms, least_ms; /* median and least of the runs */
+    int runs;
+} zonal__timing;
+
+/* Seconds of a clock that only goes forward. */
+double zonal__now(void);
+
+/* Times work(context, run), run = 1, 2, ...: at least 5 runs (3 where they are slow) and about half
+ * a second of them, after one that is not counted, which finds caches and pages cold. */
+zonal_status zonal__time_host(zonal_status (*work)(void *context, int run), void *context,
+                              zonal__timing *timing);
+
+/* How many replays of something that takes this long make about half a second. */
+int zonal__replays(double microseconds);
+
+#endif

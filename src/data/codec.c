@@ -1,0 +1,156 @@
+/*
+ * Picture files: which format, the bytes of a file, and what is done alike for both formats.
+ */
+#include "data/codec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "data/formats.h"
+
+enum { LARGEST_FILE = 1 << 30 }; /* bytes; ZONAL__IMAGE_AREA pixels hardly need as many */
+
+struct zonal__decoder {
+    zonal__jpeg *jpeg; /* both are made when the first picture of their kind comes */
+    zonal__png *png;
+    zonal__image scratch; /* a picture before it is turned or loses its colours */
+    uint8_t *bytes;       /* the file */
+    size_t room;
+};
+
+zonal_status zonal__decoder_create(zonal__decoder **out) {
+    return ZONAL_NEW(out, 1, "a picture decoder");
+}
+
+void zonal__decoder_destroy(zonal__decoder *decoder) {
+    if (!decoder) return;
+    zonal__jpeg_destroy(decoder->jpeg);
+    zonal__png_destroy(decoder->png);
+    zonal__image_fini(&decoder->scratch);
+    zonal__free(decoder->bytes);
+    zonal__free(decoder);
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+/* Orientations 5 to 8 exchange rows and columns; before that, 2, 3, 7 and 8 mirror the stored
+ * picture left to right, and 3, 4, 6 and 7 mirror it top to bottom. */
+static zonal_status turn(const zonal__image *in, int orientation, zonal__image *out) {
+    int exchange = orientation >= 5, channels = in->channels;
+    int mirror_x = orientation == 2 || orientation == 3 || orientation >= 7;
+    int mirror_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    ptrdiff_t step_x = channels, step_y = (ptrdiff_t)in->width * channels;
+    const uint8_t *corner = in->pixels;
+    uint8_t *to;
+    ZONAL_TRY(zonal__image_shape(out, exchange ? in->height : in->width,
+                                 exchange ? in->width : in->height, channels));
+    if (mirror_x) corner += step_x * (in->width - 1);
+    if (mirror_y) corner += step_y * (in->height - 1);
+    if (mirror_x) step_x = -step_x;
+    if (mirror_y) step_y = -step_y;
+    if (exchange) {
+        ptrdiff_t old = step_x;
+        step_x = step_y;
+        step_y = old;
+    }
+    to = out->pixels;
+    for (int y = 0; y < out->height; y++) {
+        const uint8_t *from = corner + step_y * y;
+        for (int x = 0; x < out->width; x++, from += step_x, to += channels)
+            for (int c = 0; c < channels; c++) to[c] = from[c];
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status decode_jpeg(zonal__decoder *decoder, const zonal__encoded *in,
+                                const zonal__decode_options *options, zonal__image *image) {
+    if (!decoder->jpeg) ZONAL_TRY(zonal__jpeg_create(&decoder->jpeg));
+    if (in->info.orientation == 1) return zonal__jpeg_decode(decoder->jpeg, in, options, image);
+    ZONAL_TRY(zonal__jpeg_decode(decoder->jpeg, in, options, &decoder->scratch));
+    return turn(&decoder->scratch, in->info.orientation, image);
+}
+
+static zonal_status decode_png(zonal__decoder *decoder, const zonal__encoded *in,
+                               const zonal__decode_options *options, zonal__image *image) {
+    if (!decoder->png) ZONAL_TRY(zonal__png_create(&decoder->png));
+    if (options->channels == 0 || options->channels == in->info.channels)
+        return zonal__png_decode(decoder->png, in, image);
+    ZONAL_TRY(zonal__png_decode(decoder->png, in, &decoder->scratch));
+    return zonal__image_convert(&decoder->scratch, options->channels, image);
+}
+
+zonal_status zonal__image_decode(zonal__decoder *decoder, const void *bytes, size_t size,
+                                 const char *name, const zonal__decode_options *options,
+                                 zonal__image *image) {
+    static const zonal__decode_options as_it_is = {0};
+    zonal__encoded in = {bytes, size, name, {0}};
+    if (!options) options = &as_it_is;
+    if (options->channels != 0 && options->channels != 1 && options->channels != 3)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a picture has 1 or 3 channels, not %d",
+                          options->channels);
+    if (options->least_side < 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the least side of a picture cannot be %d",
+                          options->least_side);
+    ZONAL_TRY(zonal__image_probe(bytes, size, name, &in.info));
+    return in.info.kind == ZONAL__PICTURE_JPEG ? decode_jpeg(decoder, &in, options, image)
+                                               : decode_png(decoder, &in, options, image);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static zonal_status cannot_read(const char *path, int error) {
+    const char *remedy = "";
+    if (error == EACCES) remedy = "; make it readable";
+    if (error == ENOENT) remedy = "; was it moved?";
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", path, strerror(error), remedy);
+}
+
+static zonal_status make_room(zonal__decoder *decoder, size_t bytes) {
+    if (bytes <= decoder->room) return ZONAL_OK;
+    zonal__free(decoder->bytes);
+    decoder->room = 0;
+    ZONAL_TRY(ZONAL_NEW(&decoder->bytes, bytes, "a picture file"));
+    decoder->room = bytes;
+    return ZONAL_OK;
+}
+
+/* Reads a whole file into decoder->bytes. */
+static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int descriptor,
+                               size_t *size) {
+    struct stat about;
+    size_t done = 0;
+    if (fstat(descriptor, &about) != 0) return cannot_read(path, errno);
+    if (!S_ISREG(about.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is not a file; give the name of one", path);
+    if (about.st_size > LARGEST_FILE)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any picture: %lld bytes; remove it",
+                          path, (long long)about.st_size);
+    *size = (size_t)about.st_size;
+    ZONAL_TRY(make_room(decoder, *size));
+    while (done < *size) {
+        ssize_t got = read(descriptor, decoder->bytes + done, *size - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return cannot_read(path, errno);
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    *size = done; /* less when the file was cut off meanwhile: the format will tell */
+    return ZONAL_OK;
+}
+
+zonal_status zonal__image_read(zonal__decoder *decoder, const char *path,
+                               const zonal__decode_options *options, zonal__image *image) {
+    /* O_NONBLOCK: opening a named pipe must not wait for a writer. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    size_t size = 0;
+    zonal_status status;
+    if (descriptor < 0) return cannot_read(path, errno);
+    status = read_bytes(decoder, path, descriptor, &size);
+    close(descriptor);
+    ZONAL_TRY(status);
+    return zonal__image_decode(decoder, decoder->bytes, size, path, options, image);
+}

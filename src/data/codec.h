@@ -1,0 +1,79 @@
+/*
+ * Picture files: JPEG and PNG in, PNG out.
+ *
+ *     zonal__decoder *decoder;                              one for each thread
+ *     ZONAL_TRY(zonal__decoder_create(&decoder));
+ *     zonal__image_read(decoder, "cat.jpg", &options, &image);
+ *     zonal__decoder_destroy(decoder);
+ *
+ * A decoder keeps its memory between pictures, as an image does: reading pictures of one kind
+ * allocates nothing here after the first few. (libjpeg takes some working memory of its own from
+ * malloc for each picture.)
+ *
+ * What a file says is brought to 8 bits, grey or RGB, upright:
+ *
+ *   JPEG    grey, YCbCr and RGB; CMYK and YCCK become RGB by R = (1 - C)(1 - K), and where there is
+ *           an Adobe marker, as in Photoshop's files, the inks are taken to be stored inverted. The
+ *           EXIF orientation is applied. Asked for grey, the luma of the file is taken as it is.
+ *   PNG     palettes and 1, 2 and 4 bits are widened; of 16 bits the upper 8 are taken; alpha and
+ *           transparent colours are dropped, as Pillow's convert("RGB") does, not blended.
+ *
+ * Colour profiles and gamma are not applied.
+ *
+ * Damage that can be told is not passed on as a picture: impossible data, and a file that ends
+ * early, even by its last byte, are ZONAL_FORMAT with a sentence that names the file. (JPEG has no
+ * checksums: a flipped bit may well be another valid picture.) So are sizes beyond the limits of
+ * data/image.h, which are checked before memory is taken. A build without libjpeg or libpng gives
+ * ZONAL_UNSUPPORTED for such files.
+ */
+#ifndef ZONAL_DATA_CODEC_H
+#define ZONAL_DATA_CODEC_H
+
+#include "data/image.h"
+
+typedef struct zonal__decoder zonal__decoder; /* used by one thread at a time */
+
+typedef struct zonal__decode_options {
+    int channels;   /* 1 grey, 3 RGB; 0: as the file has it */
+    int least_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
+                     * both sides stay at least this long; 0: full size */
+} zonal__decode_options;
+
+typedef enum zonal__picture_kind {
+    ZONAL__PICTURE_JPEG = 1,
+    ZONAL__PICTURE_PNG = 2
+} zonal__picture_kind;
+
+/* What the head of a file says, as decoding with options of 0 would give it. */
+typedef struct zonal__picture_info {
+    zonal__picture_kind kind;
+    int width, height; /* upright */
+    int channels;      /* 1 or 3 */
+    int orientation;   /* EXIF, 1 to 8: how the stored picture has to be turned; 1: not at all */
+} zonal__picture_info;
+
+/* Does the name end in .jpg, .jpeg or .png, in letters of any case? */
+int zonal__picture_named(const char *name);
+
+/* Reads the head only: needs neither libjpeg nor libpng, and takes no memory. "name" is for the
+ * sentence. ZONAL_FORMAT: neither JPEG nor PNG, damaged, or too large. */
+zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
+                                zonal__picture_info *info);
+
+zonal_status zonal__decoder_create(zonal__decoder **out);
+void zonal__decoder_destroy(zonal__decoder *decoder); /* accepts NULL */
+
+/* Decodes a file that lies in memory. options NULL: as the file has it. After a failure the image
+ * may be given to the next call; its pixels mean nothing. */
+zonal_status zonal__image_decode(zonal__decoder *decoder, const void *bytes, size_t size,
+                                 const char *name, const zonal__decode_options *options,
+                                 zonal__image *image);
+
+/* Decodes a file. ZONAL_IO where it cannot be read. */
+zonal_status zonal__image_read(zonal__decoder *decoder, const char *path,
+                               const zonal__decode_options *options, zonal__image *image);
+
+/* Writes a PNG of 8 bits, grey or RGB, that appears whole or not at all (core/file.h). */
+zonal_status zonal__image_write_png(const char *path, const zonal__image *image);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * What a source holds, found by reading all of it: what zonal data info shows.
+ */
+#ifndef ZONAL_DATA_DESCRIBE_H
+#define ZONAL_DATA_DESCRIBE_H
+
+#include "data/source.h"
+
+enum { ZONAL__DESCRIPTION_BAD = 20 };
+
+typedef struct zonal__size {
+    int width, height;
+} zonal__size;
+
+typedef struct zonal__description {
+    int64_t count;         /* pictures that could be read */
+    int64_t *class_counts; /* [classes of the source], bad pictures not counted; NULL: unlabelled */
+    zonal__size smallest,
+        largest;         /* the pictures of least and greatest area; the first of equals */
+    zonal__size typical; /* the medians of the widths and of the heights */
+    int channels;        /* 1: all are grey; 3: at least one is in colour */
+    int64_t grey;        /* how many are grey */
+    /* Over all pixels of all pictures, by channel, of elements divided by 255. A grey picture
+     * counts in every channel. */
+    double mean[3], deviation[3];
+    int64_t bad;                           /* pictures that could not be read */
+    char *bad_why[ZONAL__DESCRIPTION_BAD]; /* the first of them, a sentence each that names it */
+} zonal__description;
+
+typedef struct zonal__describe_options {
+    int workers; /* threads that read; 0: as many as there are processors */
+    /* Called on the calling thread after each picture, with how many are done; a non-zero return
+     * stops with ZONAL_CANCELLED. NULL: not called. */
+    int (*progress)(void *context, int64_t done);
+    void *progress_context;
+} zonal__describe_options;
+
+/* Reads every picture once. The result is the same for any number of workers. Pictures that cannot
+ * be read are counted, and do not make it fail however many they are; source->bad is left alone. On
+ * failure the description is empty. */
+zonal_status zonal__describe(zonal__source *source, const zonal__describe_options *options,
+                             zonal__description *out);
+
+void zonal__description_fini(zonal__description *description);
+
+#endif

@@ -1,0 +1,356 @@
+/*
+ * What a step needs on the device is the pixels, the shapes of the pictures and the parameters of
+ * the views. Resident: pixels and shapes are there from the beginning, and parameters go through
+ * two pinned buffers in turn. Streamed: all three come from the loader's pinned memory, into one of
+ * two sets of device buffers, on a stream of copies of its own.
+ *
+ * Events keep the two apart: "copied" tells the computing stream that a set is there, and the
+ * processor that the pinned memory may be overwritten; "used" tells the copies that the views have
+ * been made of a set.
+ */
+#include "data/feed.h"
+
+#include <string.h>
+
+#include "backend/device.h"
+#include "core/memory.h"
+#include "data/order.h"
+#include "data/pack.h"
+#include "data/pool.h"
+
+enum { TURNS = 2 };
+
+/* One of the two sets. */
+typedef struct turn {
+    uint8_t *pixels;                          /* device; streamed */
+    zonal__picture *pictures;                 /* device; streamed */
+    zonal__view *views[ZONAL__LOADER_GROUPS]; /* device */
+    zonal__view *drawn[ZONAL__LOADER_GROUPS]; /* pinned; resident */
+    void *copied, *used;                      /* events */
+    int in_use;                               /* 1 once the events have been recorded */
+} turn;
+
+struct zonal__feed {
+    zonal__feed_options options;
+    const zonal__views_table *table;
+    zonal__views *engine[ZONAL__LOADER_GROUPS];
+    void *out[ZONAL__LOADER_GROUPS]; /* device */
+    void *copies;                    /* a stream */
+    turn turns[TURNS];
+    int64_t next;
+    zonal__batch batch;
+    int longest; /* side of a picture */
+
+    int resident;
+    uint8_t *pixels;          /* device: all of them */
+    zonal__picture *pictures; /* device: [count] */
+    zonal__picture *shapes;   /* host: the same */
+    zonal__steps steps;
+    int64_t *samples;
+    int32_t *labels;
+
+    zonal__loader *loader; /* streamed */
+};
+
+/* ---- resident pictures ----------------------------------------------------------------------- */
+
+/* Bytes of all pictures, or 0 where that cannot be known without reading them. */
+static size_t resident_bytes(const zonal__source *source) {
+    size_t bytes;
+    if (strcmp(source->table->kind, "pack") == 0) {
+        (void)zonal__pack_base(source, &bytes);
+        return bytes;
+    }
+    return (size_t)source->count * (size_t)source->width * (size_t)source->height *
+           (size_t)source->channels;
+}
+
+typedef struct upload {
+    zonal__feed *feed;
+    size_t each;
+    int64_t bad;
+} upload;
+
+static zonal_status read_one(void *context, int worker, int64_t i, zonal__image *image) {
+    const upload *u = context;
+    zonal__source *source = u->feed->options.loader.source;
+    int64_t index = i;
+    zonal_status status = zonal__source_read(source, index, image);
+    (void)worker;
+    for (int n = 0; n < 64 && status == ZONAL_FORMAT; n++) { /* another one in its place */
+        index = zonal__source_replacement(source, index);
+        status = zonal__source_read(source, index, image);
+    }
+    return status;
+}
+
+static zonal_status send_one(void *context, int64_t i, zonal_status made,
+                             const zonal__image *image) {
+    upload *u = context;
+    zonal__feed *f = u->feed;
+    const zonal__feed_options *o = &f->options;
+    size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
+    ZONAL_TRY(made);
+    if (bytes > u->each)
+        return ZONAL_FAIL(ZONAL_SHAPE, "picture %lld of %s is larger than the others", (long long)i,
+                          o->loader.source->path);
+    f->shapes[i] = (zonal__picture){.offset = (int64_t)(u->each * (size_t)i),
+                                    .width = image->width,
+                                    .height = image->height,
+                                    .channels = image->channels};
+    ZONAL_TRY(zonal__device_write(f->pixels + u->each * (size_t)i, image->pixels, bytes));
+    if (o->progress && o->progress(o->progress_context, i + 1))
+        return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while pictures were sent to the device");
+    return ZONAL_OK;
+}
+
+static zonal_status upload_pack(zonal__feed *f) {
+    const zonal__source *source = f->options.loader.source;
+    size_t bytes;
+    const uint8_t *base = zonal__pack_base(source, &bytes);
+    ZONAL_TRY(zonal__pack_verify(f->options.loader.source));
+    for (int64_t i = 0; i < source->count; i++) {
+        (void)zonal__pack_pixels(source, i, &f->shapes[i]);
+        int side =
+            f->shapes[i].width > f->shapes[i].height ? f->shapes[i].width : f->shapes[i].height;
+        if (side > f->longest) f->longest = side;
+    }
+    return zonal__device_write(f->pixels, base, bytes);
+}
+
+static zonal_status upload_all(zonal__feed *f) {
+    const zonal__source *source = f->options.loader.source;
+    size_t bytes = resident_bytes(source);
+    void *memory;
+    ZONAL_TRY(ZONAL_NEW(&f->shapes, source->count, "the pictures' shapes"));
+    ZONAL_TRY(zonal__device_alloc(bytes, "the pictures", &memory));
+    f->pixels = memory;
+    if (strcmp(source->table->kind, "pack") == 0) {
+        ZONAL_TRY(upload_pack(f));
+    } else {
+        upload u = {.feed = f, .each = bytes / (size_t)source->count};
+        const zonal__pool_task task = {.context = &u, .make = read_one, .use = send_one};
+        f->longest = source->width > source->height ? source->width : source->height;
+        ZONAL_TRY(zonal__pool_run(&task, source->count, f->options.loader.workers));
+    }
+    size_t shapes = (size_t)source->count * sizeof *f->shapes;
+    ZONAL_TRY(zonal__device_alloc(shapes, "the pictures' shapes", &memory));
+    f->pictures = memory;
+    return zonal__device_write(f->pictures, f->shapes, shapes);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static zonal_status draw_step(zonal__feed *f, turn *t) {
+    const zonal__loader_options *o = &f->options.loader;
+    zonal__batch *b = &f->batch;
+    b->step = f->next;
+    b->count = zonal__steps_samples(&f->steps, f->next, &b->epoch, f->samples);
+    for (int64_t i = 0; i < b->count; i++) {
+        const zonal__picture *picture = &f->shapes[f->samples[i]];
+        if (f->labels) f->labels[i] = o->source->labels[f->samples[i]];
+        for (int g = 0; g < o->groups; g++)
+            zonal__view_group_draw(&o->group[g], o->seed, b->epoch, f->samples[i], picture->width,
+                                   picture->height, (int32_t)f->samples[i], b->count,
+                                   t->drawn[g] + i);
+    }
+    for (int g = 0; g < o->groups; g++)
+        ZONAL_TRY(
+            zonal__device_write_on(f->copies, t->views[g], t->drawn[g],
+                                   (size_t)(o->group[g].views * b->count) * sizeof(zonal__view)));
+    return ZONAL_OK;
+}
+
+static zonal_status copy_step(zonal__feed *f, turn *t) {
+    const zonal__loader_options *o = &f->options.loader;
+    const zonal__batch *raw;
+    ZONAL_TRY(zonal__loader_next(f->loader, &raw));
+    f->batch.step = raw->step;
+    f->batch.epoch = raw->epoch;
+    f->batch.count = raw->count;
+    f->batch.samples = raw->samples;
+    f->batch.labels = raw->labels;
+    ZONAL_TRY(zonal__device_write_on(f->copies, t->pixels, raw->pixels, raw->bytes));
+    ZONAL_TRY(zonal__device_write_on(f->copies, t->pictures, raw->pictures,
+                                     (size_t)raw->count * sizeof *raw->pictures));
+    for (int g = 0; g < o->groups; g++)
+        ZONAL_TRY(
+            zonal__device_write_on(f->copies, t->views[g], raw->parameters[g],
+                                   (size_t)(o->group[g].views * raw->count) * sizeof(zonal__view)));
+    return ZONAL_OK;
+}
+
+zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch **batch) {
+    const zonal__loader_options *o = &f->options.loader;
+    turn *t = &f->turns[f->next % TURNS], *before = &f->turns[(f->next + 1) % TURNS];
+    *batch = NULL;
+    /* The loader takes the last batch's memory back; this set's pinned memory is written anew. */
+    if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(before->copied));
+    if (t->in_use) {
+        ZONAL_TRY(zonal__device_event_wait(t->copied));
+        ZONAL_TRY(zonal__device_event_hold(t->used, f->copies));
+    }
+    ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
+    ZONAL_TRY(zonal__device_event_record(t->copied, f->copies));
+    ZONAL_TRY(zonal__device_event_hold(t->copied, stream));
+    for (int g = 0; g < o->groups; g++) {
+        f->table->set_stream(f->engine[g], stream);
+        ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
+                                f->resident ? f->pictures : t->pictures, t->views[g],
+                                o->group[g].views * f->batch.count, f->out[g]));
+    }
+    ZONAL_TRY(zonal__device_event_record(t->used, stream));
+    t->in_use = 1;
+    f->next++;
+    *batch = &f->batch;
+    return ZONAL_OK;
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+static zonal_status take_device(size_t bytes, const char *what, void *out) {
+    void *memory;
+    zonal_status status = zonal__device_alloc(bytes, what, &memory);
+    memcpy(out, &memory, sizeof memory);
+    return status;
+}
+
+static zonal_status take_pinned(size_t bytes, void **memory) {
+    return zonal__device_pinned_alloc(bytes, memory);
+}
+
+static zonal_status make_turn(zonal__feed *f, turn *t) {
+    const zonal__loader_options *o = &f->options.loader;
+    ZONAL_TRY(zonal__device_event_create(&t->copied));
+    ZONAL_TRY(zonal__device_event_create(&t->used));
+    for (int g = 0; g < o->groups; g++) {
+        size_t bytes = (size_t)(o->group[g].views * o->batch) * sizeof(zonal__view);
+        void *memory;
+        ZONAL_TRY(take_device(bytes, "the parameters of views", &t->views[g]));
+        if (!f->resident) continue;
+        ZONAL_TRY(zonal__device_pinned_alloc(bytes, &memory));
+        t->drawn[g] = memory;
+    }
+    if (f->resident) return ZONAL_OK;
+    ZONAL_TRY(take_device(zonal__loader_most_bytes(f->loader), "pictures", &t->pixels));
+    return take_device((size_t)o->batch * sizeof(zonal__picture), "pictures", &t->pictures);
+}
+
+static zonal_status make_engines(zonal__feed *f) {
+    const zonal__loader_options *o = &f->options.loader;
+    for (int g = 0; g < o->groups; g++) {
+        const zonal__view_group *group = &o->group[g];
+        zonal__views_spec spec;
+        zonal__loader_views_spec(o, g, f->longest, group->views * o->batch, &spec);
+        ZONAL_TRY(f->table->create(&spec, &f->engine[g]));
+        size_t elements =
+            (size_t)spec.count * (size_t)spec.width * (size_t)spec.height * (size_t)spec.channels;
+        ZONAL_TRY(take_device(elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
+                              &f->out[g]));
+        f->batch.views[g] = f->out[g];
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status make_resident(zonal__feed *f) {
+    const zonal__loader_options *o = &f->options.loader;
+    ZONAL_TRY(upload_all(f));
+    ZONAL_TRY(zonal__steps_init(o->source->count, o->batch, o->seed, o->in_order, &f->steps));
+    ZONAL_TRY(ZONAL_NEW(&f->samples, o->batch, "the samples of a batch"));
+    f->batch.samples = f->samples;
+    if (!o->source->labels) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&f->labels, o->batch, "the labels of a batch"));
+    f->batch.labels = f->labels;
+    return ZONAL_OK;
+}
+
+static zonal_status choose_residence(zonal__feed *f) {
+    const zonal__source *source = f->options.loader.source;
+    size_t bytes = resident_bytes(source), free_bytes, all;
+    if (f->options.residence == ZONAL__RESIDENCE_RESIDENT && bytes == 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the pictures of %s have different sizes and cannot be resident; pack "
+                          "them first (zonal data pack)",
+                          source->path);
+    f->resident = f->options.residence == ZONAL__RESIDENCE_RESIDENT;
+    if (f->options.residence != ZONAL__RESIDENCE_AUTO || bytes == 0) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_memory(&free_bytes, &all));
+    f->resident = bytes <= free_bytes / 2;
+    return ZONAL_OK;
+}
+
+static zonal_status build(zonal__feed *f) {
+    zonal__loader_options *o = &f->options.loader;
+    f->table = zonal__views_cuda();
+    if (!f->table) return zonal_last_error()->status;
+    ZONAL_TRY(zonal__device_available());
+    ZONAL_TRY(zonal__loader_check(o));
+    ZONAL_TRY(choose_residence(f));
+    ZONAL_TRY(zonal__device_stream_create(&f->copies));
+    f->next = o->first_step;
+    o->raw = 1;
+    o->take = take_pinned;
+    o->give_back = zonal__device_pinned_free;
+    if (f->resident) {
+        ZONAL_TRY(make_resident(f));
+    } else {
+        ZONAL_TRY(zonal__loader_create(o, &f->loader));
+        f->longest = zonal__loader_longest(f->loader);
+    }
+    ZONAL_TRY(make_engines(f));
+    for (int i = 0; i < TURNS; i++) ZONAL_TRY(make_turn(f, &f->turns[i]));
+    return ZONAL_OK;
+}
+
+zonal_status zonal__feed_create(const zonal__feed_options *options, zonal__feed **feed) {
+    zonal_status status;
+    *feed = NULL;
+    ZONAL_TRY(ZONAL_NEW(feed, 1, "the feed"));
+    (*feed)->options = *options;
+    status = build(*feed);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__feed_destroy(*feed);
+    *feed = NULL;
+    return status;
+}
+
+static void drop_turn(turn *t) {
+    if (t->in_use) { /* errors are of no further interest */
+        (void)zonal__device_event_wait(t->copied);
+        (void)zonal__device_event_wait(t->used);
+    }
+    zonal__device_free(t->pixels);
+    zonal__device_free(t->pictures);
+    for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
+        zonal__device_free(t->views[g]);
+        if (t->drawn[g]) zonal__device_pinned_free(t->drawn[g]);
+    }
+    zonal__device_event_destroy(t->copied);
+    zonal__device_event_destroy(t->used);
+}
+
+void zonal__feed_destroy(zonal__feed *f) {
+    if (!f) return;
+    for (int i = 0; i < TURNS; i++) drop_turn(&f->turns[i]);
+    zonal__loader_destroy(f->loader);
+    for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
+        if (f->table) f->table->destroy(f->engine[g]);
+        zonal__device_free(f->out[g]);
+    }
+    zonal__device_free(f->pixels);
+    zonal__device_free(f->pictures);
+    zonal__device_stream_destroy(f->copies);
+    zonal__steps_fini(&f->steps);
+    zonal__free(f->shapes);
+    zonal__free(f->samples);
+    zonal__free(f->labels);
+    zonal__free(f);
+}
+
+int zonal__feed_is_resident(const zonal__feed *f) {
+    return f->resident;
+}
+
+int64_t zonal__feed_steps_per_epoch(const zonal__feed *f) {
+    return f->resident ? f->steps.per_epoch : zonal__loader_steps_per_epoch(f->loader);
+}

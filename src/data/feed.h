@@ -1,0 +1,54 @@
+/*
+ * Views on a device, step by step: the CUDA side of loading.
+ *
+ *     zonal__feed_options options = {.loader = {...}};             as for a loader
+ *     ZONAL_TRY(zonal__feed_create(&options, &feed));
+ *     while (training) {
+ *         ZONAL_TRY(zonal__feed_next(feed, stream, &batch));
+ *         ... work on the stream that uses batch->views[0], an array in device memory ...
+ *     }
+ *     zonal__feed_destroy(feed);
+ *
+ * The source's pictures lie on the device as bytes:
+ *
+ *     resident    all of them, uploaded once; a step sends its parameters alone. For sources whose
+ *                 pictures have one size, and for packs.
+ *     streamed    those of a step, read by the loader's workers into pinned memory and copied while
+ *                 the step before computes; two buffers take turns.
+ *
+ * A step's views are the same either way, and the same as the loader makes on the host to 1/255.
+ */
+#ifndef ZONAL_DATA_FEED_H
+#define ZONAL_DATA_FEED_H
+
+#include "data/loader.h"
+
+typedef enum zonal__residence {
+    ZONAL__RESIDENCE_AUTO = 0, /* resident where it can be and fits into half of the free memory */
+    ZONAL__RESIDENCE_RESIDENT = 1,
+    ZONAL__RESIDENCE_STREAMED = 2
+} zonal__residence;
+
+typedef struct zonal__feed_options {
+    zonal__loader_options loader; /* raw, take and give_back are the feed's own */
+    zonal__residence residence;
+    /* Called while resident pictures are read; a non-zero return stops with ZONAL_CANCELLED. */
+    int (*progress)(void *context, int64_t done);
+    void *progress_context;
+} zonal__feed_options;
+
+typedef struct zonal__feed zonal__feed;
+
+zonal_status zonal__feed_create(const zonal__feed_options *options, zonal__feed **feed);
+/* Waits for what it has put on streams. Accepts NULL. */
+void zonal__feed_destroy(zonal__feed *feed);
+
+int zonal__feed_is_resident(const zonal__feed *feed);
+int64_t zonal__feed_steps_per_epoch(const zonal__feed *feed);
+
+/* Puts the making of the next step's views on the stream. batch->views[g] is the same device array
+ * in every step, [views][count][height][width][channels]; samples and labels are host memory, valid
+ * until the next call. */
+zonal_status zonal__feed_next(zonal__feed *feed, void *stream, const zonal__batch **batch);
+
+#endif

@@ -1,0 +1,380 @@
+/*
+ * Folders of pictures:
+ *
+ *     DIR/train/CLASS/...  DIR/val/CLASS/...  DIR/test/CLASS/...     "divided"; validation and
+ * valid are other names of val DIR/CLASS/... labelled DIR/... unlabelled
+ *
+ * DIR is divided when it has no other folders than those of splits, or when its train has folders:
+ * so a class may be called "train". The classes of a divided set are those of all its splits
+ * together, which gives a class the same number in each of them.
+ *
+ * Where there is a train folder but no val folder, val is a seeded share of train, as in a set that
+ * is not divided; likewise test, where there is neither test nor val. With a val folder but no test
+ * folder, val serves as test.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/memory.h"
+#include "core/text.h"
+#include "data/codec.h"
+#include "data/source.h"
+#include "data/split.h"
+#include "data/tree.h"
+
+enum { MOST_IDLE = 64, LONGEST_LINE = 4096, SPLITS = 4 };
+
+typedef struct folder_source {
+    zonal__source source;
+    zonal__tree tree;
+    zonal__decode_options decode;
+    pthread_mutex_t lock; /* of the decoders that no thread is using */
+    zonal__decoder *idle[MOST_IDLE];
+    int idle_count;
+} folder_source;
+
+/* Where the pictures lie. */
+typedef struct layout {
+    const char *split[SPLITS]; /* by zonal__split: their folders, NULL where there is none */
+    const char *root[SPLITS];  /* those to read, whole; NULL after the last */
+    int to_divide;             /* the split asked for is a share of the pictures there */
+    zonal__names classes;      /* the folders of classes; none: unlabelled */
+} layout;
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static zonal_status take_decoder(folder_source *f, zonal__decoder **out) {
+    *out = NULL;
+    pthread_mutex_lock(&f->lock);
+    if (f->idle_count > 0) *out = f->idle[--f->idle_count];
+    pthread_mutex_unlock(&f->lock);
+    return *out ? ZONAL_OK : zonal__decoder_create(out);
+}
+
+static void give_decoder(folder_source *f, zonal__decoder *decoder) {
+    pthread_mutex_lock(&f->lock);
+    if (f->idle_count < MOST_IDLE) {
+        f->idle[f->idle_count++] = decoder;
+        decoder = NULL;
+    }
+    pthread_mutex_unlock(&f->lock);
+    zonal__decoder_destroy(decoder);
+}
+
+static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
+    folder_source *f = (folder_source *)source;
+    const zonal__tree_picture *picture = &f->tree.pictures[index];
+    const char *folder = f->tree.folders.at[picture->folder];
+    char path[PATH_MAX];
+    zonal__decoder *decoder;
+    zonal_status status;
+    int length = snprintf(path, sizeof path, "%s/%s", folder, picture->name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
+                          picture->name, folder);
+    ZONAL_TRY(take_decoder(f, &decoder));
+    status = zonal__image_read(decoder, path, &f->decode, out);
+    give_decoder(f, decoder);
+    return status;
+}
+
+static void folder_close(zonal__source *source) {
+    folder_source *f = (folder_source *)source;
+    for (int i = 0; i < f->idle_count; i++) zonal__decoder_destroy(f->idle[i]);
+    pthread_mutex_destroy(&f->lock);
+    zonal__tree_fini(&f->tree);
+}
+
+static const zonal__source_table folder_table = {"folder", folder_read, folder_close};
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+/* The split that a folder's name stands for; ZONAL__SPLIT_ALL: none. */
+static zonal__split split_named(const char *name) {
+    static const struct {
+        const char *name;
+        zonal__split split;
+    } known[] = {{"train", ZONAL__SPLIT_TRAIN},
+                 {"val", ZONAL__SPLIT_VAL},
+                 {"validation", ZONAL__SPLIT_VAL},
+                 {"valid", ZONAL__SPLIT_VAL},
+                 {"test", ZONAL__SPLIT_TEST}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(name, known[i].name) == 0) return known[i].split;
+    return ZONAL__SPLIT_ALL;
+}
+
+/* Finds the folders of splits, if the set is divided. Of the three names of val the first in
+ * alphabetical order is taken, which is "val". */
+static zonal_status find_splits(folder_source *f, const zonal__names *folders, layout *where) {
+    zonal__names in_train = {0};
+    int64_t others = 0, pictures;
+    zonal_status status = ZONAL_OK;
+    for (int64_t i = 0; i < folders->count; i++) {
+        zonal__split split = split_named(folders->at[i]);
+        others += split == ZONAL__SPLIT_ALL;
+        if (split == ZONAL__SPLIT_ALL || where->split[split]) continue;
+        ZONAL_TRY(zonal__tree_copy(&f->tree, f->source.path, folders->at[i], &where->split[split]));
+    }
+    if (others == 0) return ZONAL_OK;
+    if (where->split[ZONAL__SPLIT_TRAIN])
+        status =
+            zonal__tree_folders(&f->tree, where->split[ZONAL__SPLIT_TRAIN], &in_train, &pictures);
+    if (in_train.count == 0) memset(where->split, 0, sizeof where->split);
+    zonal__names_fini(&in_train);
+    return status;
+}
+
+static int is_divided(const layout *where) {
+    return where->split[ZONAL__SPLIT_TRAIN] || where->split[ZONAL__SPLIT_VAL] ||
+           where->split[ZONAL__SPLIT_TEST];
+}
+
+/* Which folder holds the split asked for, of a set that is divided. */
+static zonal_status choose_root(const folder_source *f, zonal__split split, layout *where) {
+    const char *train = where->split[ZONAL__SPLIT_TRAIN], *val = where->split[ZONAL__SPLIT_VAL];
+    const char *path = f->source.path;
+    where->root[0] = where->split[split];
+    if (split == ZONAL__SPLIT_TEST && !where->root[0] && val) {
+        zonal__log("%s has no test folder: %s serves as test", path, val);
+        where->root[0] = val;
+    }
+    if (!where->root[0]) where->root[0] = train;
+    if (!where->root[0])
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s has no %s folder, nor a train folder to take it from",
+                          path, zonal__split_name(split));
+    where->to_divide = where->root[0] == train && !val;
+    if (where->to_divide)
+        zonal__log("%s has no val folder: a share of %s is set aside for it", path, train);
+    return ZONAL_OK;
+}
+
+static zonal_status choose_roots(folder_source *f, zonal__split split, layout *where) {
+    int roots = 0;
+    if (!is_divided(where)) {
+        where->root[0] = f->source.path;
+        where->to_divide = split != ZONAL__SPLIT_ALL;
+        return ZONAL_OK;
+    }
+    if (split != ZONAL__SPLIT_ALL) return choose_root(f, split, where);
+    for (int s = ZONAL__SPLIT_TRAIN; s <= ZONAL__SPLIT_TEST; s++)
+        if (where->split[s]) where->root[roots++] = where->split[s];
+    return ZONAL_OK;
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+static void drop_repeated(zonal__names *names) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < names->count; i++)
+        if (i == 0 || strcmp(names->at[i], names->at[kept - 1]) != 0)
+            names->at[kept++] = names->at[i];
+    names->count = kept;
+    if (names->at) names->at[kept] = NULL;
+}
+
+static void tell_unused(const folder_source *f, int64_t pictures) {
+    if (pictures > 0)
+        zonal__log("%s: %lld pictures that lie in no class's folder are not used", f->source.path,
+                   (long long)pictures);
+}
+
+/* The folders in the folders of all splits, or in DIR; none where those to be read have none. */
+static zonal_status find_classes(folder_source *f, const zonal__names *folders, layout *where) {
+    int64_t of_roots = 0, beside = 0;
+    if (!is_divided(where)) {
+        for (int64_t i = 0; i < folders->count; i++)
+            ZONAL_TRY(zonal__names_add(&where->classes, folders->at[i]));
+        return ZONAL_OK;
+    }
+    for (int s = ZONAL__SPLIT_TRAIN; s <= ZONAL__SPLIT_TEST; s++) {
+        int64_t before = where->classes.count, pictures;
+        if (!where->split[s]) continue;
+        ZONAL_TRY(zonal__tree_folders(&f->tree, where->split[s], &where->classes, &pictures));
+        for (int r = 0; where->root[r]; r++)
+            if (where->root[r] == where->split[s]) {
+                of_roots += where->classes.count - before;
+                beside += pictures;
+            }
+    }
+    if (of_roots == 0)
+        where->classes.count = 0;
+    else
+        tell_unused(f, beside);
+    zonal__names_sort(&where->classes);
+    drop_repeated(&where->classes);
+    return ZONAL_OK;
+}
+
+static int64_t find_name(const zonal__names *names, const char *name) {
+    for (int64_t i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], name) == 0) return i;
+    return -1;
+}
+
+/* One line of the list: its first word, unless it is a comment or empty. */
+static zonal_status take_line(folder_source *f, const char *path, char *line,
+                              const zonal__names *known, zonal__names *chosen) {
+    const char *near, *name;
+    char *word = line + strspn(line, " \t\r\n");
+    word[strcspn(word, " \t\r\n")] = '\0';
+    if (word[0] == '\0' || word[0] == '#') return ZONAL_OK;
+    if (find_name(chosen, word) >= 0)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s names class %s twice; remove one", path, word);
+    if (find_name(known, word) < 0) {
+        near = known->count > 0 ? zonal__text_nearest(word, known->at) : NULL;
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s names class %s, but %s has no such folder%s%s%s", path,
+                          word, f->source.path, near ? "; did you mean " : "", near ? near : "",
+                          near ? "?" : "");
+    }
+    ZONAL_TRY(zonal__tree_copy(&f->tree, word, NULL, &name));
+    return zonal__names_add(chosen, name);
+}
+
+/* Puts the classes of a list, in its order, in the place of all classes. */
+static zonal_status apply_class_list(folder_source *f, const char *path, zonal__names *classes) {
+    zonal__names chosen = {0};
+    char line[LONGEST_LINE];
+    zonal_status status = ZONAL_OK;
+    FILE *stream = fopen(path, "r");
+    if (!stream)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s: %s", path,
+                          strerror(errno));
+    while (status == ZONAL_OK && fgets(line, sizeof line, stream)) {
+        if (!strchr(line, '\n') && !feof(stream))
+            status = ZONAL_FAIL(ZONAL_FORMAT,
+                                "%s is no list of classes: a line has more than %d characters; "
+                                "write one folder name per line",
+                                path, LONGEST_LINE - 2);
+        else
+            status = take_line(f, path, line, classes, &chosen);
+    }
+    if (status == ZONAL_OK && ferror(stream))
+        status = ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s", path);
+    fclose(stream);
+    if (status == ZONAL_OK && chosen.count == 0)
+        status = ZONAL_FAIL(ZONAL_FORMAT, "%s names no class; write one folder name of %s per line",
+                            path, f->source.path);
+    if (status == ZONAL_OK) {
+        zonal__names_fini(classes);
+        *classes = chosen;
+    } else {
+        zonal__names_fini(&chosen);
+    }
+    return status;
+}
+
+static zonal_status keep_class_names(zonal__source *source, const zonal__names *classes) {
+    ZONAL_TRY(ZONAL_NEW(&source->class_names, classes->count, "the classes"));
+    source->classes = (int)classes->count;
+    for (int i = 0; i < source->classes; i++) {
+        size_t length = strlen(classes->at[i]) + 1;
+        ZONAL_TRY(ZONAL_NEW(&source->class_names[i], length, "a class"));
+        memcpy(source->class_names[i], classes->at[i], length);
+    }
+    return ZONAL_OK;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+/* A folder that is there and may not be looked at is not absent: scanning it tells why. */
+static int is_absent(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 ? !S_ISDIR(about.st_mode) : errno == ENOENT;
+}
+
+/* A class that a split lacks has no pictures in it; one that has a folder must have some. */
+static zonal_status scan_class(folder_source *f, const layout *where, const char *name) {
+    for (int r = 0; where->root[r]; r++) {
+        int64_t before = f->tree.count;
+        const char *path;
+        ZONAL_TRY(zonal__tree_copy(&f->tree, where->root[r], name, &path));
+        if (is_absent(path)) continue;
+        ZONAL_TRY(zonal__tree_scan(&f->tree, path));
+        if (f->tree.count == before)
+            return ZONAL_FAIL(ZONAL_FORMAT,
+                              "class %s has no picture: there is no .jpg, .jpeg or .png file in "
+                              "%s; put some there or remove the folder",
+                              name, path);
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status scan_classes(folder_source *f, const layout *where) {
+    zonal__source *source = &f->source;
+    int64_t *end; /* [classes]: where the pictures of each class end */
+    zonal_status status = ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&end, where->classes.count, "the classes"));
+    for (int64_t c = 0; status == ZONAL_OK && c < where->classes.count; c++) {
+        status = scan_class(f, where, where->classes.at[c]);
+        end[c] = f->tree.count;
+    }
+    if (status == ZONAL_OK) status = ZONAL_NEW(&source->labels, f->tree.count, "the labels");
+    if (status == ZONAL_OK)
+        for (int64_t c = 0, i = 0; c < where->classes.count; c++)
+            while (i < end[c]) source->labels[i++] = (int32_t)c;
+    zonal__free(end);
+    return status == ZONAL_OK ? keep_class_names(source, &where->classes) : status;
+}
+
+static zonal_status scan_pictures(folder_source *f, const layout *where) {
+    if (where->classes.count > 0)
+        ZONAL_TRY(scan_classes(f, where));
+    else
+        for (int r = 0; where->root[r]; r++) ZONAL_TRY(zonal__tree_scan(&f->tree, where->root[r]));
+    f->source.count = f->tree.count;
+    if (f->source.count > 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s holds no picture: put .jpg, .jpeg or .png files there, or a folder of "
+                      "them for each class",
+                      where->root[0]);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static zonal_status lay_out(folder_source *f, const zonal__source_options *options,
+                            zonal__names *folders, layout *where) {
+    int64_t beside;
+    ZONAL_TRY(zonal__tree_folders(&f->tree, f->source.path, folders, &beside));
+    if (folders->count > 0) tell_unused(f, beside);
+    ZONAL_TRY(find_splits(f, folders, where));
+    ZONAL_TRY(choose_roots(f, options->split, where));
+    ZONAL_TRY(find_classes(f, folders, where));
+    if (options->class_list) return apply_class_list(f, options->class_list, &where->classes);
+    return ZONAL_OK;
+}
+
+static zonal_status open_folder(folder_source *f, const zonal__source_options *options) {
+    layout where = {0};
+    zonal__names folders = {0};
+    zonal_status status;
+    f->decode = (zonal__decode_options){options->channels, options->least_side};
+    ZONAL_TRY(zonal__source_init(&f->source, &folder_table, options));
+    ZONAL_TRY_GOTO(status, done, lay_out(f, options, &folders, &where));
+    ZONAL_TRY_GOTO(status, done, scan_pictures(f, &where));
+    if (where.to_divide)
+        status = zonal__split_keep(&f->source, options, where.split[ZONAL__SPLIT_TEST] != NULL);
+done:
+    zonal__names_fini(&folders);
+    zonal__names_fini(&where.classes);
+    return status;
+}
+
+zonal_status zonal__source_folder(const zonal__source_options *options, zonal__source **source) {
+    folder_source *f;
+    zonal_status status;
+    *source = NULL;
+    ZONAL_TRY(ZONAL_NEW(&f, 1, "a folder of pictures"));
+    pthread_mutex_init(&f->lock, NULL);
+    status = open_folder(f, options);
+    if (status != ZONAL_OK) {
+        zonal__source_close(&f->source);
+        return status;
+    }
+    *source = &f->source;
+    return ZONAL_OK;
+}

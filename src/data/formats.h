@@ -1,0 +1,32 @@
+/*
+ * What codec.c asks of the two formats, jpeg.c and png.c. Each keeps a state that it uses again for
+ * the next picture. In a build without the format's library, create fails with ZONAL_UNSUPPORTED
+ * and names the package to install.
+ */
+#ifndef ZONAL_DATA_FORMATS_H
+#define ZONAL_DATA_FORMATS_H
+
+#include "data/codec.h"
+
+/* A file in memory. */
+typedef struct zonal__encoded {
+    const uint8_t *bytes;
+    size_t size;
+    const char *name;
+    zonal__picture_info info; /* of zonal__image_probe */
+} zonal__encoded;
+
+typedef struct zonal__jpeg zonal__jpeg;
+zonal_status zonal__jpeg_create(zonal__jpeg **out);
+void zonal__jpeg_destroy(zonal__jpeg *jpeg); /* accepts NULL */
+/* Decodes as stored, the orientation not applied; obeys both options. */
+zonal_status zonal__jpeg_decode(zonal__jpeg *jpeg, const zonal__encoded *in,
+                                const zonal__decode_options *options, zonal__image *image);
+
+typedef struct zonal__png zonal__png;
+zonal_status zonal__png_create(zonal__png **out);
+void zonal__png_destroy(zonal__png *png); /* accepts NULL */
+/* Decodes with the channels of in->info. */
+zonal_status zonal__png_decode(zonal__png *png, const zonal__encoded *in, zonal__image *image);
+
+#endif

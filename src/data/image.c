@@ -1,0 +1,147 @@
+#include "data/image.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+zonal_status zonal__image_shape(zonal__image *image, int width, int height, int channels) {
+    size_t bytes;
+    void *memory;
+    if (width < 1 || height < 1 || width > ZONAL__IMAGE_SIDE || height > ZONAL__IMAGE_SIDE ||
+        (int64_t)width * height > ZONAL__IMAGE_AREA) {
+        zonal__image_fini(image);
+        return ZONAL_FAIL(ZONAL_SHAPE,
+                          "a picture of %d x %d pixels is refused: sides must be from 1 to %d, and "
+                          "at most %lld pixels in all",
+                          width, height, ZONAL__IMAGE_SIDE, (long long)ZONAL__IMAGE_AREA);
+    }
+    bytes = (size_t)width * (size_t)height * (size_t)channels;
+    if (bytes > image->room) {
+        zonal__image_fini(image);
+        ZONAL_TRY(zonal__alloc((int64_t)bytes, 1, "a picture", &memory));
+        image->pixels = memory;
+        image->room = bytes;
+    }
+    image->width = width;
+    image->height = height;
+    image->channels = channels;
+    return ZONAL_OK;
+}
+
+void zonal__image_fini(zonal__image *image) {
+    zonal__free(image->pixels);
+    *image = (zonal__image){0};
+}
+
+zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out) {
+    size_t n = (size_t)in->width * (size_t)in->height;
+    const uint8_t *p = in->pixels;
+    ZONAL_TRY(zonal__image_shape(out, in->width, in->height, channels));
+    if (channels == in->channels) {
+        memcpy(out->pixels, p, n * (size_t)channels);
+    } else if (channels == 3) {
+        for (size_t i = 0; i < n; i++)
+            out->pixels[3 * i] = out->pixels[3 * i + 1] = out->pixels[3 * i + 2] = p[i];
+    } else {
+        for (size_t i = 0; i < n; i++)
+            out->pixels[i] =
+                (uint8_t)((299 * p[3 * i] + 587 * p[3 * i + 1] + 114 * p[3 * i + 2] + 500) / 1000);
+    }
+    return ZONAL_OK;
+}
+
+/* ---- resampling ------------------------------------------------------------------------------ */
+
+/* The taps of one side: element o of the result is the sum of weight[o][k] times element
+ * first[o] + k, k < taps. */
+typedef struct taps {
+    int count;
+    int *first;
+    float *weight;
+} taps;
+
+static void taps_fini(taps *t) {
+    zonal__free(t->first);
+    zonal__free(t->weight);
+}
+
+/* A triangle about the centre of each result pixel, as wide as the larger of one source pixel and
+ * one result pixel to either side, cut off at the border and brought to sum 1. */
+static zonal_status taps_init(int from, int to, taps *t) {
+    double scale = (double)from / to, reach = scale > 1 ? scale : 1;
+    *t = (taps){.count = (int)ceil(reach) * 2 + 1};
+    ZONAL_TRY(ZONAL_NEW(&t->first, to, "the filter"));
+    ZONAL_TRY(ZONAL_NEW(&t->weight, (int64_t)to * t->count, "the filter"));
+    for (int o = 0; o < to; o++) {
+        double centre = (o + 0.5) * scale, sum = 0;
+        int low = (int)(centre - reach + 0.5), high = (int)(centre + reach + 0.5);
+        float *weight = t->weight + (int64_t)o * t->count;
+        low = low < 0 ? 0 : low;
+        high = high > from ? from : high;
+        t->first[o] = low;
+        for (int k = low; k < high; k++) {
+            double w = 1 - fabs((k + 0.5 - centre) / reach);
+            weight[k - low] = (float)(w > 0 ? w : 0);
+            sum += w > 0 ? w : 0;
+        }
+        for (int k = low; k < high; k++) weight[k - low] = (float)(weight[k - low] / sum);
+    }
+    return ZONAL_OK;
+}
+
+static int reach_of(const taps *t, int o, int from) {
+    int left = from - t->first[o];
+    return left < t->count ? left : t->count;
+}
+
+static uint8_t to_byte(float x) {
+    return (uint8_t)(x <= 0 ? 0 : x >= 255 ? 255 : x + 0.5f);
+}
+
+/* Rows first into "wide" [in->height][width][channels], then columns. */
+static void resample(const zonal__image *in, const taps *across, const taps *down, float *wide,
+                     zonal__image *out) {
+    int channels = in->channels;
+    size_t line = (size_t)out->width * (size_t)channels;
+    for (int y = 0; y < in->height; y++)
+        for (int x = 0; x < out->width; x++)
+            for (int c = 0; c < channels; c++) {
+                const uint8_t *from =
+                    in->pixels +
+                    ((size_t)y * (size_t)in->width + (size_t)across->first[x]) * (size_t)channels;
+                const float *weight = across->weight + (int64_t)x * across->count;
+                float sum = 0;
+                for (int k = 0, n = reach_of(across, x, in->width); k < n; k++)
+                    sum += weight[k] * from[k * channels + c];
+                wide[(size_t)y * line + (size_t)(x * channels + c)] = sum;
+            }
+    for (int y = 0; y < out->height; y++) {
+        const float *weight = down->weight + (int64_t)y * down->count;
+        int n = reach_of(down, y, in->height);
+        for (size_t i = 0; i < line; i++) {
+            const float *from = wide + (size_t)down->first[y] * line + i;
+            float sum = 0;
+            for (int k = 0; k < n; k++) sum += weight[k] * from[(size_t)k * line];
+            out->pixels[(size_t)y * line + i] = to_byte(sum);
+        }
+    }
+}
+
+zonal_status zonal__image_resample(const zonal__image *in, int width, int height,
+                                   zonal__image *out) {
+    taps across = {0}, down = {0};
+    float *wide = NULL;
+    zonal_status status;
+    ZONAL_TRY_GOTO(status, done, zonal__image_shape(out, width, height, in->channels));
+    ZONAL_TRY_GOTO(status, done, taps_init(in->width, width, &across));
+    ZONAL_TRY_GOTO(status, done, taps_init(in->height, height, &down));
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&wide, (int64_t)in->height * width * in->channels, "the filter"));
+    resample(in, &across, &down, wide, out);
+done:
+    taps_fini(&across);
+    taps_fini(&down);
+    zonal__free(wide);
+    return status;
+}

@@ -1,0 +1,41 @@
+/*
+ * Pictures in memory: 8-bit elements, row by row, channels interleaved.
+ *
+ * An image keeps its memory and grows it when a larger picture comes, so that a worker that reads
+ * pictures of one kind into the same image allocates nothing after the first few.
+ */
+#ifndef ZONAL_DATA_IMAGE_H
+#define ZONAL_DATA_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* Sides and areas beyond these are refused: a file of a few bytes can claim any size. */
+enum { ZONAL__IMAGE_SIDE = 32768 };
+static const int64_t ZONAL__IMAGE_AREA = (int64_t)1 << 28;
+
+typedef struct zonal__image {
+    int width, height, channels; /* channels: 1 grey, 3 RGB */
+    uint8_t *pixels;             /* [height][width][channels] */
+    size_t room;                 /* bytes that pixels holds */
+} zonal__image;
+
+/* Makes room for a picture of that shape; its pixels are not set. Zero-initialise before the first
+ * call. On failure (ZONAL_SHAPE: too large; ZONAL_MEMORY) the image is empty. */
+zonal_status zonal__image_shape(zonal__image *image, int width, int height, int channels);
+
+/* Releases the memory; the image can be used again. */
+void zonal__image_fini(zonal__image *image);
+
+/* Grey to RGB by repetition, RGB to grey by 0.299 R + 0.587 G + 0.114 B, rounded; the same number
+ * of channels copies. in and out differ. */
+zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out);
+
+/* Resamples to width x height by the triangle filter, widened where it shrinks (what Pillow calls
+ * BILINEAR): an average, free of aliases. in and out differ. */
+zonal_status zonal__image_resample(const zonal__image *in, int width, int height,
+                                   zonal__image *out);
+
+#endif

@@ -1,0 +1,434 @@
+/*
+ * Slots in a ring: step s is made in slot s % ahead. Workers take one sample after the other, in
+ * order; the first sample of a step opens its slot, once the batch that was there before is done
+ * with. One lock guards all of that; reading and making views happen outside of it.
+ */
+#include "data/loader.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "data/order.h"
+
+enum { MOST_WORKERS = 256, TRIES = 64 };
+
+typedef struct slot {
+    zonal__batch batch; /* step < 0: free */
+    int64_t *samples;   /* [batch] */
+    int32_t *labels;
+    int64_t taken, done; /* samples that workers have begun, and finished */
+    zonal__picture *pictures;
+    zonal__view *parameters[ZONAL__LOADER_GROUPS];
+    uint8_t *pixels; /* raw */
+    size_t used;
+} slot;
+
+typedef struct worker {
+    zonal__loader *loader;
+    pthread_t thread;
+    zonal__image image, shrunk;
+    zonal__views *engine[ZONAL__LOADER_GROUPS];
+} worker;
+
+struct zonal__loader {
+    zonal__loader_options options;
+    const zonal__views_table *table;
+    size_t element, room; /* bytes: of an element of the views; raw: of a picture at most */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, ready; /* a slot became free; a batch became whole */
+    int locks;                  /* 1 once they are there */
+    slot *slots;                /* [ahead] */
+    zonal__steps steps;
+    int64_t filling; /* the step whose samples are handed out */
+    int64_t next;    /* the step the consumer asks for */
+    int stopping;
+    zonal_status failure;
+    char sentence[sizeof((zonal_error *)0)->message];
+
+    worker *workers;
+    int running;
+};
+
+void zonal__view_group_draw(const zonal__view_group *group, uint64_t seed, int64_t epoch,
+                            int64_t sample, int picture_width, int picture_height, int32_t picture,
+                            int64_t stride, zonal__view *view) {
+    for (int v = 0; v < group->views; v++) {
+        zonal__view_draw(&group->laws[v], seed, (uint32_t)epoch, sample, group->first + v,
+                         picture_width, picture_height, group->width, group->height,
+                         &view[v * stride]);
+        view[v * stride].picture = picture;
+    }
+}
+
+/* Fills in the samples of a step; called in the order of steps, under the lock. */
+static void open_slot(zonal__loader *l, slot *s, int64_t step) {
+    s->batch.step = step;
+    s->batch.count = zonal__steps_samples(&l->steps, step, &s->batch.epoch, s->samples);
+    s->taken = s->done = 0;
+    s->used = 0;
+    for (int64_t i = 0; s->labels && i < s->batch.count; i++)
+        s->labels[i] = l->options.source->labels[s->samples[i]];
+}
+
+/* ---- one sample ------------------------------------------------------------------------------ */
+
+/* Reads a picture; a corrupt one is replaced by another, which the batch then names. */
+static zonal_status read_picture(worker *w, slot *s, int64_t i) {
+    zonal__source *source = w->loader->options.source;
+    zonal_status status = ZONAL_FORMAT;
+    for (int n = 0; n < TRIES && status == ZONAL_FORMAT; n++) {
+        if (n > 0) {
+            s->samples[i] = zonal__source_replacement(source, s->samples[i]);
+            if (s->labels) s->labels[i] = source->labels[s->samples[i]];
+        }
+        status = zonal__source_read(source, s->samples[i], &w->image);
+    }
+    return status;
+}
+
+static void *view_at(const zonal__loader *l, const slot *s, int g, int v, int64_t i) {
+    const zonal__view_group *group = &l->options.group[g];
+    size_t each = (size_t)group->width * (size_t)group->height * (size_t)l->options.channels;
+    return (char *)s->batch.views[g] + ((size_t)(v * s->batch.count + i)) * each * l->element;
+}
+
+/* The picture that views are made of: what was read, or smaller. */
+static zonal_status shrink(worker *w, const zonal__image **picture) {
+    int longest = w->image.width > w->image.height ? w->image.width : w->image.height;
+    double scale = (double)w->loader->options.longest / longest;
+    int width = (int)lround(w->image.width * scale), height = (int)lround(w->image.height * scale);
+    *picture = &w->image;
+    if (scale >= 1) return ZONAL_OK;
+    *picture = &w->shrunk;
+    return zonal__image_resample(&w->image, width < 1 ? 1 : width, height < 1 ? 1 : height,
+                                 &w->shrunk);
+}
+
+static zonal_status make_views(worker *w, slot *s, int64_t i, const zonal__image *image) {
+    zonal__loader *l = w->loader;
+    const zonal__picture picture = {
+        .width = image->width, .height = image->height, .channels = image->channels};
+    for (int g = 0; g < l->options.groups; g++) {
+        const zonal__view_group *group = &l->options.group[g];
+        for (int v = 0; v < group->views; v++) {
+            zonal__view view;
+            zonal__view_draw(&group->laws[v], l->options.seed, (uint32_t)s->batch.epoch,
+                             s->samples[i], group->first + v, picture.width, picture.height,
+                             group->width, group->height, &view);
+            ZONAL_TRY(l->table->run(w->engine[g], image->pixels, &picture, &view, 1,
+                                    view_at(l, s, g, v, i)));
+        }
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status keep_raw(worker *w, slot *s, int64_t i, const zonal__image *stored) {
+    zonal__loader *l = w->loader;
+    size_t bytes, at;
+    bytes = (size_t)stored->width * (size_t)stored->height * (size_t)stored->channels;
+    pthread_mutex_lock(&l->lock);
+    at = s->used;
+    s->used += (bytes + 15) / 16 * 16;
+    pthread_mutex_unlock(&l->lock);
+    memcpy(s->pixels + at, stored->pixels, bytes);
+    s->pictures[i] = (zonal__picture){.offset = (int64_t)at,
+                                      .width = stored->width,
+                                      .height = stored->height,
+                                      .channels = stored->channels};
+    for (int g = 0; g < l->options.groups; g++)
+        zonal__view_group_draw(&l->options.group[g], l->options.seed, s->batch.epoch, s->samples[i],
+                               stored->width, stored->height, (int32_t)i, s->batch.count,
+                               s->parameters[g] + i);
+    return ZONAL_OK;
+}
+
+static zonal_status make_sample(worker *w, slot *s, int64_t i) {
+    const zonal__image *picture;
+    ZONAL_TRY(read_picture(w, s, i));
+    ZONAL_TRY(shrink(w, &picture));
+    return w->loader->options.raw ? keep_raw(w, s, i, picture) : make_views(w, s, i, picture);
+}
+
+/* ---- the workers ----------------------------------------------------------------------------- */
+
+static slot *slot_of(const zonal__loader *l, int64_t step) {
+    return &l->slots[step % l->options.ahead];
+}
+
+/* The next sample to make; NULL when the loader stops. Called and returns under the lock. */
+static slot *take_sample(zonal__loader *l, int64_t *i) {
+    while (!l->stopping) {
+        slot *s = slot_of(l, l->filling);
+        if (s->batch.step < 0) open_slot(l, s, l->filling);
+        if (s->batch.step == l->filling && s->taken < s->batch.count) {
+            *i = s->taken++;
+            if (s->taken == s->batch.count) l->filling++;
+            return s;
+        }
+        pthread_cond_wait(&l->work, &l->lock);
+    }
+    return NULL;
+}
+
+static void note_failure(zonal__loader *l, zonal_status status) {
+    if (l->failure != ZONAL_OK) return;
+    l->failure = status;
+    snprintf(l->sentence, sizeof l->sentence, "%s", zonal_last_error()->message);
+    l->stopping = 1;
+    pthread_cond_broadcast(&l->work);
+    pthread_cond_broadcast(&l->ready);
+}
+
+static void *run_worker(void *context) {
+    worker *w = context;
+    zonal__loader *l = w->loader;
+    slot *s;
+    int64_t i;
+    pthread_mutex_lock(&l->lock);
+    while ((s = take_sample(l, &i)) != NULL) {
+        zonal_status status;
+        pthread_mutex_unlock(&l->lock);
+        status = make_sample(w, s, i);
+        pthread_mutex_lock(&l->lock);
+        if (status != ZONAL_OK) note_failure(l, status);
+        if (++s->done == s->batch.count) pthread_cond_broadcast(&l->ready);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+zonal_status zonal__loader_next(zonal__loader *l, const zonal__batch **batch) {
+    slot *s = slot_of(l, l->next);
+    zonal_status failure;
+    *batch = NULL;
+    pthread_mutex_lock(&l->lock);
+    if (l->next > l->options.first_step) { /* the batch before is done with */
+        slot_of(l, l->next - 1)->batch.step = -1;
+        pthread_cond_broadcast(&l->work);
+    }
+    while (l->failure == ZONAL_OK && !(s->batch.step == l->next && s->done == s->batch.count))
+        pthread_cond_wait(&l->ready, &l->lock);
+    failure = l->failure;
+    s->batch.bytes = s->used;
+    pthread_mutex_unlock(&l->lock);
+    if (failure != ZONAL_OK) return ZONAL_FAIL(failure, "%s", l->sentence);
+    l->next++;
+    *batch = &s->batch;
+    return ZONAL_OK;
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+zonal_status zonal__loader_check(const zonal__loader_options *o) {
+    if (o->batch < 1 || o->batch > o->source->count)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a batch must have from 1 to %lld pictures, all there are "
+                          "in %s, got %lld",
+                          (long long)o->source->count, o->source->path, (long long)o->batch);
+    if (o->groups < 1 || o->groups > ZONAL__LOADER_GROUPS || o->first_step < 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a loader has 1 or %d groups of views and begins at a "
+                          "step from 0 on",
+                          ZONAL__LOADER_GROUPS);
+    if (o->channels != 1 && o->channels != 3)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "views have 1 or 3 channels, not %d", o->channels);
+    for (int g = 0; g < o->groups; g++) {
+        if (o->group[g].views < 1 || !o->group[g].laws)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "a group of views needs at least one view, with its "
+                                              "law");
+        for (int v = 0; v < o->group[g].views; v++)
+            ZONAL_TRY(zonal__view_law_check(&o->group[g].laws[v]));
+    }
+    return ZONAL_OK;
+}
+
+static int longest_of(const zonal__source *source, int limit) {
+    int longest = source->width > source->height ? source->width : source->height;
+    int known = source->width > 0 && source->height > 0;
+    return known && longest < limit ? longest : limit;
+}
+
+static void set_defaults(zonal__loader *l) {
+    zonal__loader_options *o = &l->options;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const zonal__source *source = o->source;
+    if (o->workers <= 0) o->workers = processors > 0 ? (int)processors : 1;
+    if (o->workers > MOST_WORKERS) o->workers = MOST_WORKERS;
+    if (o->ahead <= 0) o->ahead = 3;
+    if (o->longest <= 0) o->longest = longest_of(source, o->raw ? 512 : 4096);
+    l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
+    l->table = zonal__views_cpu();
+    l->filling = l->next = o->first_step;
+    int64_t area = (int64_t)source->width * source->height;
+    if (area == 0 || source->width > o->longest || source->height > o->longest)
+        area = (int64_t)o->longest * o->longest;
+    l->room = ((size_t)area * (source->channels == 1 ? 1 : 3) + 15) / 16 * 16;
+}
+
+/* Memory that a device may read from: where the options say, or ordinary. */
+static zonal_status take_raw(const zonal__loader *l, size_t bytes, const char *what, void *out) {
+    void *memory;
+    zonal_status status = l->options.take ? l->options.take(bytes, &memory)
+                                          : zonal__alloc((int64_t)bytes, 1, what, &memory);
+    if (status != ZONAL_OK) memory = NULL;
+    memcpy(out, &memory, sizeof memory);
+    return status;
+}
+
+static void give_back_raw(const zonal__loader *l, void *memory) {
+    if (memory && l->options.give_back)
+        l->options.give_back(memory);
+    else
+        zonal__free(memory);
+}
+
+static zonal_status make_slot(const zonal__loader *l, slot *s) {
+    const zonal__loader_options *o = &l->options;
+    s->batch.step = -1;
+    ZONAL_TRY(ZONAL_NEW(&s->samples, o->batch, "the samples of a batch"));
+    s->batch.samples = s->samples;
+    if (o->source->labels) {
+        ZONAL_TRY(ZONAL_NEW(&s->labels, o->batch, "the labels of a batch"));
+        s->batch.labels = s->labels;
+    }
+    if (o->raw) {
+        ZONAL_TRY(take_raw(l, (size_t)o->batch * sizeof *s->pictures, "the pictures of a batch",
+                           &s->pictures));
+        ZONAL_TRY(take_raw(l, zonal__loader_most_bytes(l), "the pictures of a batch", &s->pixels));
+        s->batch.pictures = s->pictures;
+        s->batch.pixels = s->pixels;
+    }
+    for (int g = 0; g < o->groups; g++) {
+        const zonal__view_group *group = &o->group[g];
+        int64_t views = group->views * o->batch;
+        if (o->raw) {
+            ZONAL_TRY(take_raw(l, (size_t)views * sizeof(zonal__view), "the parameters of views",
+                               &s->parameters[g]));
+            s->batch.parameters[g] = s->parameters[g];
+        } else {
+            ZONAL_TRY(zonal__alloc(views * group->width * group->height * o->channels, l->element,
+                                   "a batch of views", &s->batch.views[g]));
+        }
+    }
+    return ZONAL_OK;
+}
+
+static void drop_slot(const zonal__loader *l, slot *s) {
+    zonal__free(s->samples);
+    zonal__free(s->labels);
+    give_back_raw(l, s->pictures);
+    give_back_raw(l, s->pixels);
+    for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
+        give_back_raw(l, s->parameters[g]);
+        zonal__free(s->batch.views[g]);
+    }
+}
+
+void zonal__loader_views_spec(const zonal__loader_options *o, int group_number, int longest,
+                              int64_t count, zonal__views_spec *spec) {
+    const zonal__view_group *group = &o->group[group_number];
+    int shorter = group->width < group->height ? group->width : group->height;
+    *spec = (zonal__views_spec){.kind = group->laws[0].kind,
+                                .width = group->width,
+                                .height = group->height,
+                                .channels = o->channels,
+                                .count = count,
+                                .dtype = o->dtype == ZONAL_DTYPE_BF16 ? o->dtype : ZONAL_DTYPE_FP32,
+                                .most_shrink = (float)longest / (float)shorter};
+    for (int c = 0; c < 3; c++) {
+        spec->mean[c] = o->mean[c];
+        spec->deviation[c] = o->deviation[c] > 0 ? o->deviation[c] : 1;
+    }
+    for (int v = 0; v < group->views; v++)
+        if (group->laws[v].blur > 0) spec->blur_taps = zonal__view_blur_taps(shorter);
+}
+
+static zonal_status make_worker(zonal__loader *l, worker *w) {
+    const zonal__loader_options *o = &l->options;
+    w->loader = l;
+    for (int g = 0; g < o->groups && !o->raw; g++) {
+        zonal__views_spec spec;
+        zonal__loader_views_spec(o, g, o->longest, 1, &spec);
+        spec.threads = 1;
+        ZONAL_TRY(l->table->create(&spec, &w->engine[g]));
+    }
+    if (pthread_create(&w->thread, NULL, run_worker, w) != 0)
+        return ZONAL_FAIL(ZONAL_MEMORY,
+                          "a worker thread cannot be started; ask for fewer workers "
+                          "than %d",
+                          o->workers);
+    return ZONAL_OK;
+}
+
+static zonal_status build(zonal__loader *l) {
+    set_defaults(l);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    l->locks = 1;
+    ZONAL_TRY(zonal__steps_init(l->options.source->count, l->options.batch, l->options.seed,
+                                l->options.in_order, &l->steps));
+    ZONAL_TRY(ZONAL_NEW(&l->slots, l->options.ahead, "the batches in flight"));
+    for (int i = 0; i < l->options.ahead; i++) ZONAL_TRY(make_slot(l, &l->slots[i]));
+    ZONAL_TRY(ZONAL_NEW(&l->workers, l->options.workers, "the workers"));
+    for (; l->running < l->options.workers; l->running++)
+        ZONAL_TRY(make_worker(l, &l->workers[l->running]));
+    return ZONAL_OK;
+}
+
+zonal_status zonal__loader_create(const zonal__loader_options *options, zonal__loader **loader) {
+    zonal_status status;
+    *loader = NULL;
+    ZONAL_TRY(zonal__loader_check(options));
+    ZONAL_TRY(ZONAL_NEW(loader, 1, "the loader"));
+    (*loader)->options = *options;
+    status = build(*loader);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__loader_destroy(*loader);
+    *loader = NULL;
+    return status;
+}
+
+void zonal__loader_destroy(zonal__loader *l) {
+    if (!l) return;
+    if (l->locks) {
+        pthread_mutex_lock(&l->lock);
+        l->stopping = 1;
+        pthread_cond_broadcast(&l->work);
+        pthread_mutex_unlock(&l->lock);
+    }
+    for (int i = 0; i < l->running; i++) pthread_join(l->workers[i].thread, NULL);
+    for (int i = 0; l->workers && i < l->options.workers; i++) {
+        worker *w = &l->workers[i];
+        zonal__image_fini(&w->image);
+        zonal__image_fini(&w->shrunk);
+        for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) l->table->destroy(w->engine[g]);
+    }
+    for (int i = 0; l->slots && i < l->options.ahead; i++) drop_slot(l, &l->slots[i]);
+    if (l->locks) {
+        pthread_mutex_destroy(&l->lock);
+        pthread_cond_destroy(&l->work);
+        pthread_cond_destroy(&l->ready);
+    }
+    zonal__free(l->slots);
+    zonal__free(l->workers);
+    zonal__steps_fini(&l->steps);
+    zonal__free(l);
+}
+
+int64_t zonal__loader_steps_per_epoch(const zonal__loader *l) {
+    return l->steps.per_epoch;
+}
+
+int zonal__loader_longest(const zonal__loader *l) {
+    return l->options.longest;
+}
+
+size_t zonal__loader_most_bytes(const zonal__loader *l) {
+    return (size_t)l->options.batch * l->room;
+}

@@ -1,0 +1,106 @@
+/*
+ * Batches of views, made ahead of time by worker threads.
+ *
+ *     zonal__loader_options options = {.source = source, .batch = 256, .groups = 1,
+ *                                      .group = {{.views = 2, .width = 128, .height = 128, ...}}};
+ *     ZONAL_TRY(zonal__loader_create(&options, &loader));
+ *     while (training) {
+ *         ZONAL_TRY(zonal__loader_next(loader, &batch));     waits until it is ready
+ *         ... batch->views[0], batch->samples ...            valid until the next call
+ *     }
+ *     zonal__loader_destroy(loader);
+ *
+ * What a batch holds is a function of (seed, step) alone (data/order.h): neither the number of
+ * workers nor where a run began changes it.
+ *
+ * Two kinds of batches:
+ *     views      (raw 0) float or bf16 arrays, made on the host by the workers
+ *     pictures   (raw 1) the source pictures' bytes and the parameters of the views, for a device
+ *                that makes the views itself
+ *
+ * All memory is taken at creation and by the first few pictures; after that nothing is allocated
+ * unless a larger picture comes.
+ */
+#ifndef ZONAL_DATA_LOADER_H
+#define ZONAL_DATA_LOADER_H
+
+#include "backend/views.h"
+#include "data/source.h"
+#include "data/view_law.h"
+
+enum { ZONAL__LOADER_GROUPS = 2 }; /* global views and local ones */
+
+/* Views of one size. */
+typedef struct zonal__view_group {
+    int views; /* per picture */
+    int width, height;
+    const zonal__view_law *laws; /* [views]; must outlive the loader */
+    int first;                   /* the number of its first view, for the random draws */
+} zonal__view_group;
+
+/* Draws the parameters of the group's views of one picture into view[0], view[stride],
+ * view[2 stride], ...; "picture" is its number for zonal__view.picture. */
+void zonal__view_group_draw(const zonal__view_group *group, uint64_t seed, int64_t epoch,
+                            int64_t sample, int picture_width, int picture_height, int32_t picture,
+                            int64_t stride, zonal__view *view);
+
+typedef struct zonal__loader_options {
+    zonal__source *source; /* not owned */
+    int64_t batch;
+    int groups;
+    zonal__view_group group[ZONAL__LOADER_GROUPS];
+    int channels;                /* of the views: 1 or 3 */
+    float mean[3], deviation[3]; /* deviation 0: 1 */
+    zonal_dtype dtype; /* of the views: ZONAL_DTYPE_FP32 (also AUTO) or ZONAL_DTYPE_BF16 */
+    uint64_t seed;
+    int64_t first_step;
+    int in_order; /* 1: no shuffling, the last batch of an epoch may be smaller */
+    int raw;
+    int longest; /* sides of pictures; what is larger is shrunk first; 0: 4096, raw 512 */
+    int workers; /* 0: as many as there are processors */
+    int ahead;   /* batches in flight; 0: 3 */
+    /* raw: where pictures and parameters go, so that they can be pinned; NULL: ordinary memory. */
+    zonal_status (*take)(size_t bytes, void **memory);
+    void (*give_back)(void *memory);
+} zonal__loader_options;
+
+typedef struct zonal__batch {
+    int64_t step, epoch, count; /* count: samples, at most options.batch */
+    const int64_t *samples;     /* [count]: numbers in the source */
+    const int32_t *labels;      /* [count]; NULL: unlabelled */
+    /* raw 0: group g as [views][count][height][width][channels] */
+    void *views[ZONAL__LOADER_GROUPS];
+    /* raw 1 */
+    const uint8_t *pixels; /* of all pictures */
+    size_t bytes;
+    const zonal__picture *pictures;                      /* [count] */
+    const zonal__view *parameters[ZONAL__LOADER_GROUPS]; /* group g: [views][count] */
+} zonal__batch;
+
+typedef struct zonal__loader zonal__loader;
+
+/* ZONAL_ARGUMENT for options that cannot be: what create asks first. */
+zonal_status zonal__loader_check(const zonal__loader_options *options);
+
+/* What an engine for group "group" has to be made for, with pictures of that longest side. */
+void zonal__loader_views_spec(const zonal__loader_options *options, int group, int longest,
+                              int64_t count, zonal__views_spec *spec);
+
+zonal_status zonal__loader_create(const zonal__loader_options *options, zonal__loader **loader);
+/* Stops the workers and releases everything. Accepts NULL. */
+void zonal__loader_destroy(zonal__loader *loader);
+
+int64_t zonal__loader_steps_per_epoch(const zonal__loader *loader);
+
+/* The longest side of the pictures that views are made of: for zonal__views_spec.most_shrink. */
+int zonal__loader_longest(const zonal__loader *loader);
+
+/* raw: the most bytes that the pictures of a batch can have. */
+size_t zonal__loader_most_bytes(const zonal__loader *loader);
+
+/* The batch of the next step. What it points to is the loader's and valid until the next call or
+ * destroy. A failure of a worker is reported here, with its sentence; the loader is then of no
+ * further use. */
+zonal_status zonal__loader_next(zonal__loader *loader, const zonal__batch **batch);
+
+#endif

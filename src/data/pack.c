@@ -1,0 +1,522 @@
+/*
+ * Packs: pack.h has the format. The structs below are the file's, byte for byte.
+ */
+#include "data/pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "core/memory.h"
+#include "data/split.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pack is read as it lies in the file");
+
+enum {
+    ALIGNMENT = 64,
+    VERSION = 1,
+    MOST_CLASSES = 1 << 20,
+    LARGEST_SQUARE = 1 << 14 /* its area is ZONAL__IMAGE_AREA */
+};
+static const char HEAD_MAGIC[8] = "ZONALPK1", FOOT_MAGIC[8] = "ZONALEND";
+static const uint32_t NO_LABEL = 0xffffffff;
+
+typedef struct head {
+    char magic[8];
+    uint8_t zeros[56];
+} head;
+
+typedef struct entry {
+    uint64_t offset, checksum;
+    uint32_t width, height, label;
+    uint16_t channels, split;
+} entry;
+
+typedef struct foot {
+    uint64_t table, count, names;
+    uint32_t classes, version;
+    uint64_t index_checksum; /* of table and names */
+    uint64_t zero;
+    uint64_t checksum; /* of the members before */
+    char magic[8];
+} foot;
+
+_Static_assert(sizeof(head) == 64 && sizeof(entry) == 32 && sizeof(foot) == 64, "no padding");
+
+/* ---- the checksum ---------------------------------------------------------------------------- */
+
+static const uint64_t MULTIPLIER = 0x9e3779b97f4a7c15; /* 2^64 over the golden ratio, odd */
+
+static uint64_t mix(uint64_t state, uint64_t word) {
+    uint64_t product = (state ^ word) * MULTIPLIER;
+    return product << 29 | product >> 35;
+}
+
+/* Four lanes, because one would wait for its multiplication at every word. */
+static void mix_block(uint64_t lane[4], const uint8_t *block) {
+    uint64_t word[4];
+    memcpy(word, block, sizeof word);
+    for (int k = 0; k < 4; k++) lane[k] = mix(lane[k], word[k]);
+}
+
+uint64_t zonal__pack_checksum(const void *bytes, size_t n) {
+    const uint8_t *at = bytes;
+    uint64_t lane[4], sum = n;
+    size_t whole = n / 32 * 32;
+    for (int k = 0; k < 4; k++) lane[k] = (uint64_t)(k + 1) * MULTIPLIER;
+    for (size_t i = 0; i < whole; i += 32) mix_block(lane, at + i);
+    if (whole < n) {
+        uint8_t last[32] = {0};
+        memcpy(last, at + whole, n - whole);
+        mix_block(lane, last);
+    }
+    for (int k = 0; k < 4; k++) sum = mix(sum, lane[k]);
+    return sum ^ sum >> 32;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+struct zonal__pack_writer {
+    zonal__file *file;
+    zonal__pack_fitting fit;
+    int side, classes;
+    uint64_t written; /* bytes */
+    entry *table;
+    int64_t count, room; /* of the table */
+    char *names;         /* as they go into the file; NULL: none */
+    size_t names_bytes;  /* with their zero bytes */
+    zonal__image scratch, fitted;
+};
+
+static zonal_status copy_names(zonal__pack_writer *writer, const zonal__pack_options *options) {
+    size_t bytes = 0;
+    char *at;
+    if (!options->class_names) return ZONAL_OK;
+    for (int c = 0; c < options->classes; c++) bytes += strlen(options->class_names[c]) + 1;
+    ZONAL_TRY(ZONAL_NEW(&writer->names, bytes, "the names of the classes"));
+    writer->names_bytes = bytes;
+    at = writer->names;
+    for (int c = 0; c < options->classes; c++) {
+        size_t length = strlen(options->class_names[c]) + 1;
+        memcpy(at, options->class_names[c], length);
+        at += length;
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status check_options(const zonal__pack_options *options) {
+    if (options->fit != ZONAL__PACK_AS_IS && (options->side < 1 || options->side > LARGEST_SQUARE))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the side of packed pictures must be from 1 to %d, got %d",
+                          LARGEST_SQUARE, options->side);
+    if (options->classes < 0 || options->classes > MOST_CLASSES)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a pack can have from 0 to %d classes, got %d",
+                          MOST_CLASSES, options->classes);
+    return ZONAL_OK;
+}
+
+static void destroy_writer(zonal__pack_writer *writer) {
+    zonal__free(writer->table);
+    zonal__free(writer->names);
+    zonal__image_fini(&writer->scratch);
+    zonal__image_fini(&writer->fitted);
+    zonal__free(writer);
+}
+
+static zonal_status write_bytes(zonal__pack_writer *writer, const void *bytes, size_t n) {
+    ZONAL_TRY(zonal__file_write(writer->file, bytes, n));
+    writer->written += n;
+    return ZONAL_OK;
+}
+
+static zonal_status align(zonal__pack_writer *writer) {
+    static const uint8_t zeros[ALIGNMENT] = {0};
+    return write_bytes(writer, zeros, (ALIGNMENT - writer->written % ALIGNMENT) % ALIGNMENT);
+}
+
+zonal_status zonal__pack_create(const char *path, const zonal__pack_options *options,
+                                zonal__pack_writer **out) {
+    zonal__pack_writer *writer;
+    zonal_status status;
+    head first = {{0}, {0}};
+    *out = NULL;
+    ZONAL_TRY(check_options(options));
+    ZONAL_TRY(ZONAL_NEW(&writer, 1, "a pack"));
+    writer->fit = options->fit;
+    writer->side = options->side;
+    writer->classes = options->classes;
+    memcpy(first.magic, HEAD_MAGIC, sizeof first.magic);
+    ZONAL_TRY_GOTO(status, fail, copy_names(writer, options));
+    ZONAL_TRY_GOTO(status, fail, zonal__file_create(path, &writer->file));
+    ZONAL_TRY_GOTO(status, fail, write_bytes(writer, &first, sizeof first));
+    *out = writer;
+    return ZONAL_OK;
+fail:
+    zonal__pack_abandon(writer);
+    return status;
+}
+
+/* The largest square about the centre. */
+static zonal_status crop_square(const zonal__image *in, zonal__image *out) {
+    int side = in->width < in->height ? in->width : in->height;
+    size_t left = (size_t)(in->width - side) / 2, top = (size_t)(in->height - side) / 2;
+    size_t channels = (size_t)in->channels, line = (size_t)side * channels;
+    ZONAL_TRY(zonal__image_shape(out, side, side, in->channels));
+    for (size_t y = 0; y < (size_t)side; y++)
+        memcpy(out->pixels + y * line,
+               in->pixels + ((top + y) * (size_t)in->width + left) * channels, line);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, int side,
+                             zonal__image *scratch, zonal__image *out) {
+    if (fit == ZONAL__PACK_AS_IS || (in->width == side && in->height == side))
+        return zonal__image_convert(in, in->channels, out);
+    if (fit == ZONAL__PACK_STRETCH) return zonal__image_resample(in, side, side, out);
+    ZONAL_TRY(crop_square(in, scratch));
+    return zonal__image_resample(scratch, side, side, out);
+}
+
+static zonal_status reserve_entry(zonal__pack_writer *writer) {
+    entry *larger;
+    int64_t room = writer->room ? 2 * writer->room : 1024;
+    if (writer->count < writer->room) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&larger, room, "the table of a pack"));
+    if (writer->count > 0) memcpy(larger, writer->table, (size_t)writer->count * sizeof *larger);
+    zonal__free(writer->table);
+    writer->table = larger;
+    writer->room = room;
+    return ZONAL_OK;
+}
+
+static zonal_status check_picture(const zonal__pack_writer *writer, const zonal__image *image,
+                                  int32_t label, zonal__split split) {
+    if (image->channels != 1 && image->channels != 3)
+        return ZONAL_FAIL(ZONAL_SHAPE, "a packed picture must have 1 or 3 channels, got %d",
+                          image->channels);
+    if (writer->classes > 0 && (label < 0 || label >= writer->classes))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "picture %lld has label %d, but the pack has %d classes",
+                          (long long)writer->count, (int)label, writer->classes);
+    if (writer->count > 0 &&
+        (split == ZONAL__SPLIT_ALL) != (writer->table[0].split == ZONAL__SPLIT_ALL))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "of the pictures of a pack either all or none belong to a split, but "
+                          "picture 0 and picture %lld differ in this",
+                          (long long)writer->count);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *image, int32_t label,
+                             zonal__split split) {
+    size_t bytes;
+    ZONAL_TRY(check_picture(writer, image, label, split));
+    ZONAL_TRY(reserve_entry(writer));
+    if (writer->fit != ZONAL__PACK_AS_IS &&
+        (image->width != writer->side || image->height != writer->side)) {
+        ZONAL_TRY(
+            zonal__pack_fit(image, writer->fit, writer->side, &writer->scratch, &writer->fitted));
+        image = &writer->fitted;
+    }
+    bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
+    ZONAL_TRY(align(writer));
+    writer->table[writer->count] = (entry){
+        .offset = writer->written,
+        .checksum = zonal__pack_checksum(image->pixels, bytes),
+        .width = (uint32_t)image->width,
+        .height = (uint32_t)image->height,
+        .label = writer->classes > 0 ? (uint32_t)label : NO_LABEL,
+        .channels = (uint16_t)image->channels,
+        .split = (uint16_t)split,
+    };
+    ZONAL_TRY(write_bytes(writer, image->pixels, bytes));
+    writer->count++;
+    return ZONAL_OK;
+}
+
+/* Table, names and foot. */
+static zonal_status write_end(zonal__pack_writer *writer) {
+    size_t table_bytes = (size_t)writer->count * sizeof *writer->table;
+    foot last = {
+        .count = (uint64_t)writer->count,
+        .names = writer->names_bytes,
+        .classes = (uint32_t)writer->classes,
+        .version = VERSION,
+    };
+    uint8_t *index;
+    zonal_status status;
+    ZONAL_TRY(align(writer));
+    ZONAL_TRY(ZONAL_NEW(&index, table_bytes + writer->names_bytes, "the table of a pack"));
+    memcpy(index, writer->table, table_bytes);
+    if (writer->names) memcpy(index + table_bytes, writer->names, writer->names_bytes);
+    last.table = writer->written;
+    last.index_checksum = zonal__pack_checksum(index, table_bytes + writer->names_bytes);
+    last.checksum = zonal__pack_checksum(&last, offsetof(foot, checksum));
+    memcpy(last.magic, FOOT_MAGIC, sizeof last.magic);
+    status = write_bytes(writer, index, table_bytes + writer->names_bytes);
+    if (status == ZONAL_OK) status = write_bytes(writer, &last, sizeof last);
+    zonal__free(index);
+    return status;
+}
+
+zonal_status zonal__pack_commit(zonal__pack_writer *writer) {
+    zonal_status status =
+        writer->count > 0
+            ? write_end(writer)
+            : ZONAL_FAIL(ZONAL_ARGUMENT, "a pack needs at least one picture, but none was added");
+    if (status == ZONAL_OK)
+        status = zonal__file_commit(writer->file);
+    else
+        zonal__file_abandon(writer->file);
+    destroy_writer(writer);
+    return status;
+}
+
+void zonal__pack_abandon(zonal__pack_writer *writer) {
+    if (!writer) return;
+    zonal__file_abandon(writer->file);
+    destroy_writer(writer);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct pack {
+    zonal__source source;
+    const uint8_t *base; /* the mapped file; NULL: not mapped */
+    size_t bytes;
+    const entry *table;
+    uint64_t count;           /* in the file; source.count is what the split keeps */
+    _Atomic uint8_t *checked; /* [count]: 1 once the checksum was found right */
+} pack;
+
+int zonal__pack_is(const void *bytes, size_t n) {
+    return n >= sizeof HEAD_MAGIC && memcmp(bytes, HEAD_MAGIC, sizeof HEAD_MAGIC) == 0;
+}
+
+static zonal_status damaged(const pack *p, const char *what) {
+    return ZONAL_FAIL(ZONAL_FORMAT, "%s is a damaged pack: %s; make it again with zonal data pack",
+                      p->source.path, what);
+}
+
+static zonal_status cannot_read(const char *path, int error) {
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", path, strerror(error));
+}
+
+static zonal_status map_descriptor(pack *p, int descriptor) {
+    struct stat state;
+    void *memory;
+    if (fstat(descriptor, &state) != 0) return cannot_read(p->source.path, errno);
+    if (!S_ISREG(state.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "%s is not a file; give the name of a pack", p->source.path);
+    if (state.st_size < (off_t)(sizeof(head) + sizeof(foot))) return damaged(p, "it is too short");
+    memory = mmap(NULL, (size_t)state.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (memory == MAP_FAILED) return cannot_read(p->source.path, errno);
+    p->base = memory;
+    p->bytes = (size_t)state.st_size;
+    return ZONAL_OK;
+}
+
+static zonal_status map_file(pack *p) {
+    /* Without O_NONBLOCK a named pipe would wait here for a writer; it means nothing for files. */
+    int descriptor = open(p->source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    zonal_status status;
+    if (descriptor < 0) return cannot_read(p->source.path, errno);
+    status = map_descriptor(p, descriptor);
+    close(descriptor);
+    return status;
+}
+
+/* Finds the table and the names, and makes sure that they are whole. */
+static zonal_status check_foot(pack *p, foot *last) {
+    uint64_t end = p->bytes - sizeof *last; /* of the names */
+    memcpy(last, p->base + end, sizeof *last);
+    if (!zonal__pack_is(p->base, p->bytes))
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is not a pack: it does not begin with ZONALPK1",
+                          p->source.path);
+    if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
+        return damaged(p, "its end is missing");
+    if (last->checksum != zonal__pack_checksum(last, offsetof(foot, checksum)))
+        return damaged(p, "the checksum of its last 64 bytes is wrong");
+    if (last->version != VERSION)
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is a pack of version %u, but this zonal reads version %d",
+                          p->source.path, (unsigned)last->version, VERSION);
+    if (last->table % ALIGNMENT != 0 || last->table < sizeof(head) || last->table > end ||
+        last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||
+        last->names != end - last->table - last->count * sizeof(entry))
+        return damaged(p, "its table does not fit into the file");
+    if (last->index_checksum != zonal__pack_checksum(p->base + last->table, end - last->table))
+        return damaged(p, "the checksum of its table is wrong");
+    if (last->classes > MOST_CLASSES) return damaged(p, "it has too many classes");
+    p->table = (const entry *)(p->base + last->table);
+    p->count = last->count;
+    return ZONAL_OK;
+}
+
+static size_t pixel_bytes(const entry *e) {
+    return (size_t)e->width * e->height * e->channels;
+}
+
+static zonal_status check_entries(const pack *p, const foot *last) {
+    for (uint64_t i = 0; i < p->count; i++) {
+        const entry *e = &p->table[i];
+        int labelled = last->classes > 0;
+        if (e->width < 1 || e->width > ZONAL__IMAGE_SIDE || e->height < 1 ||
+            e->height > ZONAL__IMAGE_SIDE || (int64_t)e->width * e->height > ZONAL__IMAGE_AREA ||
+            (e->channels != 1 && e->channels != 3))
+            return damaged(p, "a picture has an impossible shape");
+        if (e->offset % ALIGNMENT != 0 || e->offset < sizeof(head) || e->offset > last->table ||
+            pixel_bytes(e) > last->table - e->offset)
+            return damaged(p, "a picture lies outside the file");
+        if (labelled ? e->label >= last->classes : e->label != NO_LABEL)
+            return damaged(p, "a label is none of its classes");
+        if (e->split > ZONAL__SPLIT_TEST || (e->split == 0) != (p->table[0].split == 0))
+            return damaged(p, "a picture belongs to no split that there is");
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status read_names(pack *p, const foot *last) {
+    const char *at = (const char *)(p->table + p->count), *end = at + last->names;
+    if (last->names == 0) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&p->source.class_names, last->classes, "the names of the classes"));
+    for (uint32_t c = 0; c < last->classes; c++) {
+        const char *zero = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+        size_t length;
+        if (!zero) return damaged(p, "names of classes are missing");
+        length = (size_t)(zero - at) + 1;
+        ZONAL_TRY(ZONAL_NEW(&p->source.class_names[c], length, "the name of a class"));
+        memcpy(p->source.class_names[c], at, length);
+        at += length;
+    }
+    return at == end ? ZONAL_OK : damaged(p, "there are more names than classes");
+}
+
+/* The source's own fields: labels, and the shape that all pictures share, or 0. */
+static zonal_status describe_pictures(pack *p, const foot *last, int channels) {
+    zonal__source *source = &p->source;
+    source->count = (int64_t)p->count;
+    source->classes = (int)last->classes;
+    source->width = (int)p->table[0].width;
+    source->height = (int)p->table[0].height;
+    source->channels = p->table[0].channels;
+    if (last->classes > 0) ZONAL_TRY(ZONAL_NEW(&source->labels, p->count, "the labels"));
+    for (uint64_t i = 0; i < p->count; i++) {
+        const entry *e = &p->table[i];
+        if ((int)e->width != source->width || (int)e->height != source->height)
+            source->width = source->height = 0;
+        if (e->channels != source->channels) source->channels = 0;
+        if (source->labels) source->labels[i] = (int32_t)e->label;
+    }
+    if (channels) source->channels = channels;
+    return ZONAL_OK;
+}
+
+static zonal_status keep_split(pack *p, const zonal__source_options *options) {
+    int64_t *keep, kept = 0;
+    zonal_status status;
+    if (p->table[0].split == 0 || options->split == ZONAL__SPLIT_ALL)
+        return zonal__split_keep(&p->source, options, 0);
+    ZONAL_TRY(ZONAL_NEW(&keep, p->count, "the split"));
+    for (uint64_t i = 0; i < p->count; i++)
+        if (p->table[i].split == options->split) keep[kept++] = (int64_t)i;
+    status = kept > 0 ? zonal__source_select(&p->source, kept, keep)
+                      : ZONAL_FAIL(ZONAL_ARGUMENT,
+                                   "%s has no picture of the %s split; choose another split, or "
+                                   "pack the set again with it",
+                                   p->source.path, zonal__split_name(options->split));
+    zonal__free(keep);
+    return status;
+}
+
+/* Checked before it is marked: two threads may both do it, which is harmless. */
+static zonal_status check_pixels(pack *p, int64_t index) {
+    const entry *e = &p->table[index];
+    if (atomic_load_explicit(&p->checked[index], memory_order_relaxed)) return ZONAL_OK;
+    if (zonal__pack_checksum(p->base + e->offset, pixel_bytes(e)) != e->checksum)
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "picture %lld of %s is damaged: its checksum is wrong; make the pack "
+                          "again with zonal data pack",
+                          (long long)index, p->source.path);
+    atomic_store_explicit(&p->checked[index], 1, memory_order_relaxed);
+    return ZONAL_OK;
+}
+
+static zonal_status pack_read(zonal__source *source, int64_t index, zonal__image *out) {
+    pack *p = (pack *)source;
+    const entry *e = &p->table[index];
+    zonal__image mapped = {
+        .width = (int)e->width,
+        .height = (int)e->height,
+        .channels = e->channels,
+        .pixels = (uint8_t *)(p->base + e->offset), /* only read from */
+    };
+    ZONAL_TRY(check_pixels(p, index));
+    return zonal__image_convert(&mapped, source->channels ? source->channels : e->channels, out);
+}
+
+static void pack_close(zonal__source *source) {
+    pack *p = (pack *)source;
+    if (p->base) munmap((void *)p->base, p->bytes);
+    zonal__free((void *)p->checked);
+}
+
+static const zonal__source_table pack_table = {"pack", pack_read, pack_close};
+
+static zonal_status open_pack(pack *p, const zonal__source_options *options) {
+    foot last;
+    ZONAL_TRY(map_file(p));
+    ZONAL_TRY(check_foot(p, &last));
+    ZONAL_TRY(check_entries(p, &last));
+    ZONAL_TRY(ZONAL_NEW(&p->checked, p->count, "the checks of a pack"));
+    ZONAL_TRY(describe_pictures(p, &last, options->channels));
+    ZONAL_TRY(read_names(p, &last));
+    return keep_split(p, options);
+}
+
+zonal_status zonal__source_pack(const zonal__source_options *options, zonal__source **source) {
+    pack *p;
+    zonal_status status;
+    *source = NULL;
+    ZONAL_TRY(ZONAL_NEW(&p, 1, "a pack"));
+    status = zonal__source_init(&p->source, &pack_table, options);
+    if (status == ZONAL_OK) status = open_pack(p, options);
+    if (status != ZONAL_OK) {
+        zonal__source_close(&p->source);
+        return status;
+    }
+    *source = &p->source;
+    return ZONAL_OK;
+}
+
+static int64_t own_number(const zonal__source *source, int64_t index) {
+    return source->order ? source->order[index] : index;
+}
+
+const uint8_t *zonal__pack_pixels(const zonal__source *source, int64_t index,
+                                  zonal__picture *picture) {
+    const pack *p = (const pack *)source;
+    const entry *e = &p->table[own_number(source, index)];
+    *picture = (zonal__picture){
+        .offset = (int64_t)e->offset,
+        .width = (int32_t)e->width,
+        .height = (int32_t)e->height,
+        .channels = e->channels,
+    };
+    return p->base + e->offset;
+}
+
+const uint8_t *zonal__pack_base(const zonal__source *source, size_t *bytes) {
+    const pack *p = (const pack *)source;
+    *bytes = p->bytes;
+    return p->base;
+}
+
+zonal_status zonal__pack_verify(zonal__source *source) {
+    for (int64_t i = 0; i < source->count; i++)
+        ZONAL_TRY(check_pixels((pack *)source, own_number(source, i)));
+    return ZONAL_OK;
+}

@@ -1,0 +1,115 @@
+/*
+ * Packs: a whole set of pictures in one file that is mapped into memory and read from there.
+ *
+ *     zonal__pack_options options = {.fit = ZONAL__PACK_CENTRE, .side = 256, .classes = 10};
+ *     ZONAL_TRY(zonal__pack_create("set.zpk", &options, &writer));
+ *     for (...) ZONAL_TRY_GOTO(status, fail, zonal__pack_add(writer, &image, label, split));
+ *     return zonal__pack_commit(writer);                 fail: zonal__pack_abandon(writer)
+ *
+ * The format, version 1. All numbers are little-endian; u8, u16, u32 and u64 are unsigned.
+ *
+ *     head     64 bytes: "ZONALPK1", then zeros
+ *     pixels   of each picture, u8 [height][width][channels], beginning at a multiple of 64; the
+ *              gaps are zeros
+ *     table    begins at a multiple of 64; 32 bytes for each picture:
+ *                  u64 offset      of its pixels, from the beginning of the file
+ *                  u64 checksum    of its pixels
+ *                  u32 width       1 to 32768
+ *                  u32 height      1 to 32768
+ *                  u32 label       0 to classes - 1; 0xffffffff where classes is 0
+ *                  u16 channels    1 (grey) or 3 (RGB)
+ *                  u16 split       1 train, 2 val, 3 test; 0: not divided (either all or none)
+ *     names    of the classes, in order, each followed by a zero byte; or nothing
+ *     foot     the last 64 bytes of the file:
+ *                  u64 table       where the table begins
+ *                  u64 count       of the pictures, at least 1
+ *                  u64 names       bytes
+ *                  u32 classes     at most 2^20; 0: unlabelled
+ *                  u32 version     1
+ *                  u64 checksum    of table and names
+ *                  u64 zero
+ *                  u64 checksum    of the 48 bytes before
+ *                  "ZONALEND"
+ *
+ * What says how many pictures there are stands at the end, so a pack is written in one go, and a
+ * file that was cut off anywhere has no foot.
+ *
+ * The checksum, with M = 0x9e3779b97f4a7c15, arithmetic modulo 2^64 and "turn" a rotation by 29
+ * bits to the left: the bytes, filled up with zeros to a multiple of 32, are u64 words w[0], w[1],
+ * ...; word i goes to lane i mod 4 by lane = turn((lane ^ w[i]) M), lane k starting from (k + 1) M;
+ * at last sum = the number of bytes, then sum = turn((sum ^ lane k) M) for k = 0 to 3, and the
+ * checksum is sum ^ (sum >> 32). Each step can be undone, so damage within one word is always
+ * found, and other damage with probability 1 - 2^-64 or thereabouts. It is no guard against
+ * malice.
+ *
+ * Foot, table and names are checked when a pack is opened: all that the reader relies on. Pixels
+ * are checked when a picture is read for the first time, or by zonal__pack_verify. The size of the
+ * file is taken at opening: a file that somebody shortens while it is mapped ends the process with
+ * SIGBUS. The writer here never does that: it puts a new file in the place of the old.
+ */
+#ifndef ZONAL_DATA_PACK_H
+#define ZONAL_DATA_PACK_H
+
+#include "backend/views.h"
+#include "data/source.h"
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+typedef enum zonal__pack_fitting {
+    ZONAL__PACK_AS_IS = 0,  /* every picture in its own size */
+    ZONAL__PACK_CENTRE = 1, /* the largest square about the centre, resampled to side x side */
+    ZONAL__PACK_STRETCH = 2 /* the whole picture, resampled to side x side */
+} zonal__pack_fitting;
+
+typedef struct zonal__pack_options {
+    zonal__pack_fitting fit;
+    int side;
+    int classes;                    /* 0: unlabelled; the labels given are then ignored */
+    const char *const *class_names; /* [classes]; NULL: none; copied */
+} zonal__pack_options;
+
+typedef struct zonal__pack_writer zonal__pack_writer;
+
+/* Starts a pack. *writer is NULL on failure. It must be ended by commit or abandon, and belongs to
+ * one thread at a time. */
+zonal_status zonal__pack_create(const char *path, const zonal__pack_options *options,
+                                zonal__pack_writer **writer);
+
+/* Appends a picture. split says which part of the set it belongs to; ZONAL__SPLIT_ALL: the set is
+ * not divided, which then must hold for all its pictures. A picture that is refused leaves the pack
+ * as it was; a failure to write (ZONAL_IO) comes again from every later call. */
+zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *image, int32_t label,
+                             zonal__split split);
+
+/* Ends the pack, in every case, and releases the writer. On failure nothing is left behind, and a
+ * file that was there before is untouched. */
+zonal_status zonal__pack_commit(zonal__pack_writer *writer);
+void zonal__pack_abandon(zonal__pack_writer *writer); /* accepts NULL */
+
+/* What zonal__pack_add does to a picture first, for callers that do it in threads of their own:
+ * a picture that has been fitted is added as it is. scratch and out differ from in. */
+zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, int side,
+                             zonal__image *scratch, zonal__image *out);
+
+/* ---- reading: zonal__source_pack, and what only packs can do --------------------------------- */
+
+/* Whether n bytes are the beginning of a pack. */
+int zonal__pack_is(const void *bytes, size_t n);
+
+/* The pixels of picture "index" where they lie in the mapped file, and their shape and offset from
+ * zonal__pack_base, in *picture; valid until the source is closed. Their checksum is not looked at:
+ * call zonal__pack_verify once before relying on many of them. The source must be a pack's. */
+const uint8_t *zonal__pack_pixels(const zonal__source *source, int64_t index,
+                                  zonal__picture *picture);
+
+/* The beginning of the mapped file and how many bytes it has: for uploading it whole. */
+const uint8_t *zonal__pack_base(const zonal__source *source, size_t *bytes);
+
+/* Compares the checksums of all pictures of the source (of its split, that is). ZONAL_FORMAT with
+ * the number of the first damaged one. */
+zonal_status zonal__pack_verify(zonal__source *source);
+
+/* The checksum that the format uses. */
+uint64_t zonal__pack_checksum(const void *bytes, size_t n);
+
+#endif

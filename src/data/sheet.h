@@ -1,0 +1,20 @@
+/*
+ * Contact sheets: many pictures in one, in rows and columns.
+ */
+#ifndef ZONAL_DATA_SHEET_H
+#define ZONAL_DATA_SHEET_H
+
+#include "data/image.h"
+
+typedef struct zonal__sheet_options {
+    int columns;    /* 0: as many as rows, or one more */
+    int margin;     /* pixels between the pictures and around them */
+    uint8_t ground; /* the grey of the margins */
+} zonal__sheet_options;
+
+/* Lays count >= 1 pictures out row by row. A cell is as large as the largest width and height, and
+ * each picture is in the middle of its cell. The sheet is RGB where one of them is. */
+zonal_status zonal__sheet_make(const zonal__image *images, int count,
+                               const zonal__sheet_options *options, zonal__image *out);
+
+#endif

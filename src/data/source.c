@@ -1,0 +1,200 @@
+/*
+ * What all sources of pictures have in common, and telling which kind of source lies at a path.
+ */
+#include "data/source.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "data/pack.h"
+
+static const double USUAL_BAD_LIMIT = 0.01;
+
+zonal_status zonal__source_init(zonal__source *source, const zonal__source_table *table,
+                                const zonal__source_options *options) {
+    size_t length = strlen(options->path) + 1;
+    source->table = table;
+    source->channels = options->channels;
+    source->bad_limit = options->bad_limit == 0 ? USUAL_BAD_LIMIT : options->bad_limit;
+    if (options->channels != 0 && options->channels != 1 && options->channels != 3)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "pictures have 1 or 3 channels, not %d",
+                          options->channels);
+    if (!(source->bad_limit >= 0 && source->bad_limit <= 1))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the share of corrupt pictures to put up with is from 0 to 1, not %g",
+                          source->bad_limit);
+    ZONAL_TRY(ZONAL_NEW(&source->path, length, "the name of a source"));
+    memcpy(source->path, options->path, length);
+    return ZONAL_OK;
+}
+
+static void forget_bad(zonal__source *source) {
+    zonal__free((void *)atomic_load(&source->known_bad));
+    atomic_store(&source->known_bad, NULL);
+    atomic_store(&source->bad, 0);
+}
+
+void zonal__source_close(zonal__source *source) {
+    if (!source) return;
+    if (source->table && source->table->close) source->table->close(source);
+    for (int i = 0; source->class_names && i < source->classes; i++)
+        zonal__free(source->class_names[i]);
+    zonal__free(source->class_names);
+    zonal__free(source->labels);
+    zonal__free(source->order);
+    zonal__free(source->path);
+    forget_bad(source);
+    zonal__free(source);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Marks a picture as corrupt; *first tells whether it was not known yet. The marks are made when
+ * the first is needed, by whichever thread comes first. */
+static zonal_status mark_bad(zonal__source *source, int64_t index, int *first) {
+    _Atomic(uint8_t) *marks = atomic_load(&source->known_bad);
+    if (!marks) {
+        _Atomic(uint8_t) *made;
+        ZONAL_TRY(ZONAL_NEW(&made, source->count, "the list of corrupt pictures"));
+        if (atomic_compare_exchange_strong(&source->known_bad, &marks, made))
+            marks = made;
+        else
+            zonal__free((void *)made);
+    }
+    *first = atomic_exchange(&marks[index], 1) == 0;
+    return ZONAL_OK;
+}
+
+/* A picture was found corrupt, and the last error says how. */
+static zonal_status put_up_with(zonal__source *source, int64_t index) {
+    zonal_error found = *zonal_last_error();
+    double most = source->bad_limit * (double)source->count;
+    int64_t bad;
+    int first;
+    ZONAL_TRY(mark_bad(source, index, &first));
+    bad = first ? atomic_fetch_add(&source->bad, 1) + 1 : atomic_load(&source->bad);
+    if (first) zonal__log("%s", found.message);
+    if (bad <= 1 || (double)bad <= most)
+        return zonal__fail(ZONAL_FORMAT, found.file, found.line, "%s", found.message);
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s has too many corrupt pictures: %lld of %lld, where %g are put up with; "
+                      "remove them or allow more; the latest: %.400s",
+                      source->path, (long long)bad, (long long)source->count,
+                      most < 1 ? 1 : (double)(int64_t)most, found.message);
+}
+
+zonal_status zonal__source_read(zonal__source *source, int64_t index, zonal__image *out) {
+    zonal_status status;
+    if (index < 0 || index >= source->count)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has pictures 0 to %lld, not %lld", source->path,
+                          (long long)source->count - 1, (long long)index);
+    status = source->table->read(source, source->order ? source->order[index] : index, out);
+    return status == ZONAL_FORMAT ? put_up_with(source, index) : status;
+}
+
+int64_t zonal__source_replacement(const zonal__source *source, int64_t index) {
+    int64_t next = index + 1 < source->count ? index + 1 : 0;
+    if (!source->labels) return next;
+    for (int64_t i = 1, other = next; i < source->count; i++) {
+        if (source->labels[other] == source->labels[index]) return other;
+        other = other + 1 < source->count ? other + 1 : 0;
+    }
+    return next;
+}
+
+zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep) {
+    int32_t *labels = NULL;
+    int64_t *order;
+    ZONAL_TRY(ZONAL_NEW(&order, n, "the order of the pictures"));
+    if (source->labels) {
+        zonal_status status = ZONAL_NEW(&labels, n, "the labels");
+        if (status != ZONAL_OK) {
+            zonal__free(order);
+            return status;
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = source->order ? source->order[keep[i]] : keep[i];
+        if (labels) labels[i] = source->labels[keep[i]];
+    }
+    zonal__free(source->order);
+    zonal__free(source->labels);
+    source->order = order;
+    source->labels = labels;
+    source->count = n;
+    forget_bad(source);
+    return ZONAL_OK;
+}
+
+/* ---- which kind ------------------------------------------------------------------------------ */
+
+typedef zonal_status opener(const zonal__source_options *options, zonal__source **source);
+
+static int has_file(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
+static int ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static opener *kind_of_folder(const char *path) {
+    if (has_file(path, "data_batch_1.bin") || has_file(path, "train.bin"))
+        return zonal__source_cifar;
+    if (has_file(path, "train-images-idx3-ubyte") || has_file(path, "train-images-idx3-ubyte.gz"))
+        return zonal__source_idx;
+    return zonal__source_folder;
+}
+
+/* NULL for a file of no known kind. */
+static opener *kind_of_file(const char *path, const void *head, size_t bytes) {
+    if (zonal__pack_is(head, bytes)) return zonal__source_pack;
+    if ((bytes >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0) || ends_with(path, ".h5") ||
+        ends_with(path, ".hdf5"))
+        return zonal__source_galaxy10;
+    if (ends_with(path, "-idx3-ubyte") || ends_with(path, "-idx3-ubyte.gz"))
+        return zonal__source_idx;
+    return NULL;
+}
+
+static zonal_status open_file(const zonal__source_options *options, zonal__source **source) {
+    unsigned char head[64];
+    size_t bytes;
+    FILE *stream = fopen(options->path, "rb");
+    opener *open_it;
+    if (!stream) return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", options->path, strerror(errno));
+    bytes = fread(head, 1, sizeof head, stream);
+    fclose(stream);
+    open_it = kind_of_file(options->path, head, bytes);
+    if (open_it) return open_it(options, source);
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s is no source of pictures: give a folder of .jpg and .png files, a folder "
+                      "with CIFAR's .bin files, an MNIST ...-idx3-ubyte[.gz] file or the folder "
+                      "with it, a Galaxy10 .h5 file, a pack made by \"zonal data pack\", or "
+                      "textures:FAMILY",
+                      options->path);
+}
+
+zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source) {
+    struct stat about;
+    *source = NULL;
+    if (!options->path || !options->path[0])
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a source of pictures needs a name, got an empty one");
+    if (strncmp(options->path, "textures:", 9) == 0) return zonal__source_textures(options, source);
+    if (stat(options->path, &about) != 0)
+        return ZONAL_FAIL(ZONAL_IO,
+                          "cannot read %s: %s; give the name of a folder or file of pictures, or "
+                          "textures:FAMILY",
+                          options->path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) return kind_of_folder(options->path)(options, source);
+    if (S_ISREG(about.st_mode)) return open_file(options, source);
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is neither a file nor a folder", options->path);
+}

@@ -1,0 +1,115 @@
+/*
+ * Sources of pictures: image folders, packs, Galaxy10, CIFAR, MNIST, textures. One interface, so
+ * that nothing above knows where a picture comes from.
+ *
+ *     zonal__source *source;
+ *     zonal__source_options options = {.path = "photos", .split = ZONAL__SPLIT_TRAIN};
+ *     ZONAL_TRY(zonal__source_open(&options, &source));
+ *     for (int64_t i = 0; i < source->count; i++)
+ *         ZONAL_TRY(zonal__source_read(source, i, &image));
+ *     zonal__source_close(source);
+ *
+ * Reading is thread-safe: workers read different pictures of one source at the same time, each into
+ * an image of its own.
+ */
+#ifndef ZONAL_DATA_SOURCE_H
+#define ZONAL_DATA_SOURCE_H
+
+#include <stdatomic.h>
+
+#include "data/image.h"
+
+typedef enum zonal__split {
+    ZONAL__SPLIT_ALL = 0,
+    ZONAL__SPLIT_TRAIN = 1,
+    ZONAL__SPLIT_VAL = 2,
+    ZONAL__SPLIT_TEST = 3
+} zonal__split;
+
+typedef struct zonal__source zonal__source;
+
+typedef struct zonal__source_table {
+    const char *kind; /* "folder", "pack", "galaxy10", "cifar10", "idx", "textures", ... */
+    /* Picture number "index" of the source's own order. ZONAL_FORMAT for a corrupt picture, with a
+     * sentence that names it; ZONAL_IO where it cannot be read. */
+    zonal_status (*read)(zonal__source *source, int64_t index, zonal__image *out);
+    /* Releases what the source keeps beyond the fields below. May be NULL. */
+    void (*close)(zonal__source *source);
+} zonal__source_table;
+
+/* A reader embeds this as its first member and fills it through zonal__source_init. */
+struct zonal__source {
+    const zonal__source_table *table;
+    int64_t count;
+    int32_t *labels;     /* [count]; NULL: unlabelled */
+    int classes;         /* 0: unlabelled */
+    char **class_names;  /* [classes], each allocated; NULL: the classes have numbers only */
+    int width, height;   /* of every picture; 0: they differ */
+    int channels;        /* of what read gives: 1 or 3; 0: they differ */
+    int64_t *order;      /* [count]: the reader's own number of each picture; NULL: the same */
+    char *path;          /* as given, for sentences */
+    double bad_limit;    /* share of corrupt pictures that is put up with */
+    _Atomic int64_t bad; /* pictures found corrupt so far, each counted once */
+    _Atomic(_Atomic(uint8_t) *) known_bad; /* [count]: which; NULL: none yet */
+};
+
+typedef struct zonal__source_options {
+    const char *path;   /* a folder, a file, or "textures:FAMILY" */
+    zonal__split split; /* where the source has no splits of its own, a stratified, seeded one */
+    double val_share, test_share; /* of that split; 0, 0: 0.1 each */
+    uint64_t seed;                /* of that split, and of textures */
+    const char *class_list; /* a file with one class (folder) name per line: only those, in that
+                             * order; text after the first space is ignored; NULL: all, sorted */
+    int channels;           /* 1 or 3: convert to it; 0: as the file has it */
+    int least_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
+                     * both sides stay at least this long; 0: always at full size */
+    double bad_limit;      /* 0: 0.01 */
+    int64_t texture_count; /* textures; 0: 10,000 / 500 / 10,000 by split */
+    int texture_size;      /* textures; 0: their default */
+} zonal__source_options;
+
+/* Opens whatever lies at options->path, telling the kind by what it finds there: a folder of
+ * CIFAR's binaries, of MNIST's idx files or of pictures; a pack, an HDF5 file, an idx file;
+ * textures. *source is NULL on failure; the sentence names the path and what is expected. */
+zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source);
+void zonal__source_close(zonal__source *source); /* accepts NULL */
+
+/* Reads picture "index" (0 <= index < count). A corrupt one is, the first time, logged with its
+ * name (zonal__log, on the reading thread) and counted in source->bad, and given as status
+ * ZONAL_FORMAT: the caller takes another picture in its place (zonal__source_replacement), until
+ * bad exceeds bad_limit times count (but at least 1), from when on the status is ZONAL_IO and the
+ * run should end. */
+zonal_status zonal__source_read(zonal__source *source, int64_t index, zonal__image *out);
+
+/* What to read in place of a corrupt picture: the next one, round about; of the same class where
+ * there are labels and the class has another. */
+int64_t zonal__source_replacement(const zonal__source *source, int64_t index);
+
+/* Keeps the n pictures "keep" (numbers of the present order) and forgets the others, and which were
+ * corrupt. Not while others read. On failure nothing has changed. */
+zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep);
+
+/* The seeded, stratified split: every class is shuffled by Philox (seed, class) and cut, val first,
+ * then test, then train, each share rounded to the nearest whole number. keep [n] is filled with
+ * the ascending numbers of the pictures in "split" and *kept with how many they are. labels NULL:
+ * one class. */
+zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, zonal__split split,
+                                 double val_share, double test_share, uint64_t seed, int64_t *keep,
+                                 int64_t *kept);
+
+/* For readers: checks options; sets table, bad_limit and channels (as asked for; a reader whose
+ * pictures are alike replaces a 0) and copies path. After any later failure zonal__source_close
+ * releases the source, which must be a block of its own. */
+zonal_status zonal__source_init(zonal__source *source, const zonal__source_table *table,
+                                const zonal__source_options *options);
+
+/* ---- the readers; zonal__source_open chooses among them -------------------------------------- */
+
+zonal_status zonal__source_folder(const zonal__source_options *options, zonal__source **source);
+zonal_status zonal__source_pack(const zonal__source_options *options, zonal__source **source);
+zonal_status zonal__source_galaxy10(const zonal__source_options *options, zonal__source **source);
+zonal_status zonal__source_cifar(const zonal__source_options *options, zonal__source **source);
+zonal_status zonal__source_idx(const zonal__source_options *options, zonal__source **source);
+zonal_status zonal__source_textures(const zonal__source_options *options, zonal__source **source);
+
+#endif

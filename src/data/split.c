@@ -1,0 +1,123 @@
+/*
+ * The seeded, stratified split. A picture's lot depends on the seed, its class and its place among
+ * the pictures of that class, and on nothing else: the same files give the same split on every
+ * machine.
+ */
+#include "data/split.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+#include "core/random.h"
+
+static const double USUAL_SHARE = 0.1;
+
+const char *zonal__split_name(zonal__split split) {
+    static const char *const names[] = {"all", "train", "val", "test"};
+    return names[split];
+}
+
+/* The pictures sorted by class, ascending within a class: those of class c are
+ * member[begin[c]] ... member[begin[c + 1] - 1]. */
+typedef struct grouping {
+    int64_t *begin;  /* [classes + 2]; the last serves the sorting only */
+    int64_t *member; /* [n] */
+} grouping;
+
+static void grouping_fini(grouping *group) {
+    zonal__free(group->begin);
+    zonal__free(group->member);
+}
+
+/* A counting sort. Sizes are counted two places up, so that after their summation begin[c + 1] is
+ * where class c begins; placing its members moves that to where class c + 1 does. */
+static zonal_status grouping_init(int64_t n, const int32_t *labels, int classes, grouping *group) {
+    ZONAL_TRY(ZONAL_NEW(&group->begin, (int64_t)classes + 2, "the split"));
+    ZONAL_TRY(ZONAL_NEW(&group->member, n, "the split"));
+    for (int64_t i = 0; i < n; i++) {
+        int32_t label = labels ? labels[i] : 0;
+        if (label < 0 || label >= classes)
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "picture %lld has label %d, which is none of the %d classes to split",
+                              (long long)i, (int)label, classes);
+        group->begin[label + 2]++;
+    }
+    for (int c = 0; c < classes; c++) group->begin[c + 2] += group->begin[c + 1];
+    for (int64_t i = 0; i < n; i++) group->member[group->begin[(labels ? labels[i] : 0) + 1]++] = i;
+    return ZONAL_OK;
+}
+
+/* Fisher and Yates, from the end; draw k comes from sample k. The remainder of 64 random bits
+ * favours small numbers by less than n / 2^64. */
+static void shuffle(uint64_t seed, int class_number, int64_t n, int64_t *member) {
+    zonal__random random = {seed, ZONAL__STREAM_SPLIT, (uint32_t)class_number};
+    for (int64_t k = n - 1; k > 0; k--) {
+        uint32_t words[4];
+        int64_t other, moved = member[k];
+        zonal__random_words(&random, (uint64_t)k, 0, words);
+        other = (int64_t)(((uint64_t)words[1] << 32 | words[0]) % (uint64_t)(k + 1));
+        member[k] = member[other];
+        member[other] = moved;
+    }
+}
+
+/* The part of n shuffled pictures, first to end, that a split takes. */
+static void cut(int64_t n, zonal__split split, double val_share, double test_share, int64_t *first,
+                int64_t *end) {
+    int64_t val = llround(val_share * (double)n), test = llround(test_share * (double)n);
+    if (test > n - val) test = n - val; /* two halves of an odd number, both rounded up */
+    *first = split == ZONAL__SPLIT_TRAIN ? val + test : split == ZONAL__SPLIT_TEST ? val : 0;
+    *end = split == ZONAL__SPLIT_VAL ? val : split == ZONAL__SPLIT_TEST ? val + test : n;
+}
+
+zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, zonal__split split,
+                                 double val_share, double test_share, uint64_t seed, int64_t *keep,
+                                 int64_t *kept) {
+    grouping group = {0};
+    uint8_t *chosen = NULL;
+    zonal_status status;
+    *kept = 0;
+    if (!(val_share >= 0 && test_share >= 0 && val_share + test_share <= 1))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the shares of the split must be from 0 to 1 and at most 1 together, got "
+                          "%g for val and %g for test",
+                          val_share, test_share);
+    if (!labels) classes = 1;
+    ZONAL_TRY_GOTO(status, done, grouping_init(n, labels, classes, &group));
+    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&chosen, n, "the split"));
+    for (int c = 0; c < classes; c++) {
+        int64_t *member = group.member + group.begin[c];
+        int64_t size = group.begin[c + 1] - group.begin[c], first, end;
+        shuffle(seed, c, size, member);
+        cut(size, split, val_share, test_share, &first, &end);
+        for (int64_t i = first; i < end; i++) chosen[member[i]] = 1;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (chosen[i]) keep[(*kept)++] = i;
+done:
+    grouping_fini(&group);
+    zonal__free(chosen);
+    return status;
+}
+
+zonal_status zonal__split_keep(zonal__source *source, const zonal__source_options *options,
+                               int own_test) {
+    int unset = options->val_share == 0 && options->test_share == 0;
+    double val = unset ? USUAL_SHARE : options->val_share;
+    double test = own_test ? 0 : unset ? USUAL_SHARE : options->test_share;
+    int64_t *keep, kept;
+    zonal_status status;
+    if (options->split == ZONAL__SPLIT_ALL) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&keep, source->count, "the split"));
+    status = zonal__split_choose(source->count, source->labels, source->classes, options->split,
+                                 val, test, options->seed, keep, &kept);
+    if (status == ZONAL_OK && kept == 0)
+        status =
+            ZONAL_FAIL(ZONAL_ARGUMENT,
+                       "%s has no picture for the %s split: it has %lld in all; choose other "
+                       "shares or another split",
+                       source->path, zonal__split_name(options->split), (long long)source->count);
+    if (status == ZONAL_OK) status = zonal__source_select(source, kept, keep);
+    zonal__free(keep);
+    return status;
+}

@@ -1,0 +1,215 @@
+#include "data/view_bench.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "backend/device.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "data/view_law.h"
+
+/* All that a run needs, in host memory or in the device's. */
+typedef struct batch {
+    zonal__view_bench_options options;
+    const zonal__views_table *table;
+    zonal__views *views;
+    uint8_t *base;
+    zonal__picture *pictures;
+    zonal__view *view;
+    void *out;
+} batch;
+
+static zonal__view_bench_options with_defaults(const zonal__view_bench_options *options) {
+    zonal__view_bench_options o = *options;
+    int texture = o.kind == ZONAL__VIEW_TEXTURE;
+    if (!o.count) o.count = 512;
+    if (!o.side) o.side = 224;
+    if (!o.picture_width) o.picture_width = texture ? 256 : 500;
+    if (!o.picture_height) o.picture_height = texture ? 256 : 375;
+    if (!o.pictures) o.pictures = 64;
+    if (!o.dtype) o.dtype = o.cuda ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
+    if (!o.runs) o.runs = 9;
+    return o;
+}
+
+static int channels_of(const zonal__view_bench_options *o) {
+    return o->kind == ZONAL__VIEW_TEXTURE ? 1 : 3;
+}
+
+static int64_t picture_bytes(const zonal__view_bench_options *o) {
+    return (int64_t)o->picture_width * o->picture_height * channels_of(o);
+}
+
+static size_t out_bytes(const zonal__view_bench_options *o) {
+    size_t element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
+    return (size_t)(o->count * o->side * o->side * channels_of(o)) * element;
+}
+
+/* ---- host ------------------------------------------------------------------------------------ */
+
+static void host_release(batch *b) {
+    zonal__free(b->base);
+    zonal__free(b->pictures);
+    zonal__free(b->view);
+    zonal__free(b->out);
+}
+
+static void draw(batch *b) {
+    const zonal__view_bench_options *o = &b->options;
+    zonal__random random = {.seed = o->seed, .stream = ZONAL__STREAM_TEST};
+    zonal__view_law law[2];
+    for (int v = 0; v < 2; v++)
+        if (o->kind == ZONAL__VIEW_TEXTURE)
+            zonal__view_law_texture(&law[v]);
+        else
+            zonal__view_law_byol(v, &law[v]);
+    for (int64_t i = 0; i < o->pictures * picture_bytes(o); i++) {
+        uint32_t words[4];
+        if (i % 16 == 0) zonal__random_words(&random, 0, (uint32_t)(i / 16), words);
+        b->base[i] = (uint8_t)(words[i / 4 % 4] >> 8 * (i % 4));
+    }
+    for (int64_t p = 0; p < o->pictures; p++)
+        b->pictures[p] = (zonal__picture){.offset = p * picture_bytes(o),
+                                          .width = o->picture_width,
+                                          .height = o->picture_height,
+                                          .channels = channels_of(o)};
+    for (int64_t n = 0; n < o->count; n++) {
+        zonal__view_draw(&law[n % 2], o->seed, 0, n / 2, (int)(n % 2), o->picture_width,
+                         o->picture_height, o->side, o->side, &b->view[n]);
+        b->view[n].picture = (int32_t)(n / 2 % o->pictures);
+    }
+}
+
+static zonal_status host_batch(batch *b) {
+    const zonal__view_bench_options *o = &b->options;
+    zonal_status status;
+    ZONAL_TRY_GOTO(status, failed,
+                   ZONAL_NEW(&b->base, o->pictures * picture_bytes(o), "the pictures"));
+    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->pictures, o->pictures, "the pictures"));
+    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->view, o->count, "the views"));
+    ZONAL_TRY_GOTO(status, failed, zonal__alloc((int64_t)out_bytes(o), 1, "the views", &b->out));
+    draw(b);
+    return ZONAL_OK;
+failed:
+    host_release(b);
+    return status;
+}
+
+static zonal_status run(void *context, void *stream) {
+    batch *b = context;
+    if (b->table->set_stream) b->table->set_stream(b->views, stream);
+    return b->table->run(b->views, b->base, b->pictures, b->view, b->options.count, b->out);
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static zonal_status host_time(batch *b, double *milliseconds) {
+    zonal_status status;
+    double *times;
+    ZONAL_TRY(ZONAL_NEW(&times, b->options.runs, "the times"));
+    ZONAL_TRY_GOTO(status, done, run(b, NULL)); /* warm */
+    for (int i = 0; i < b->options.runs; i++) {
+        double start = now();
+        ZONAL_TRY_GOTO(status, done, run(b, NULL));
+        times[i] = now() - start;
+    }
+    qsort(times, (size_t)b->options.runs, sizeof *times, ascending);
+    *milliseconds = times[b->options.runs / 2];
+done:
+    zonal__free(times);
+    return status;
+}
+
+/* ---- CUDA ------------------------------------------------------------------------------------ */
+
+static void device_release(batch *b) {
+    zonal__device_free(b->base);
+    zonal__device_free(b->pictures);
+    zonal__device_free(b->view);
+    zonal__device_free(b->out);
+}
+
+static zonal_status copy(const void *host, size_t bytes, const char *what, void **device) {
+    ZONAL_TRY(zonal__device_alloc(bytes, what, device));
+    return zonal__device_write(*device, host, bytes);
+}
+
+/* The same batch in the device's memory. */
+static zonal_status device_batch(const batch *host, batch *b) {
+    const zonal__view_bench_options *o = &host->options;
+    void *base = NULL, *pictures = NULL, *view = NULL, *out = NULL;
+    zonal_status status =
+        copy(host->base, (size_t)(o->pictures * picture_bytes(o)), "the pictures", &base);
+    if (status == ZONAL_OK)
+        status = copy(host->pictures, (size_t)o->pictures * sizeof *host->pictures, "the pictures",
+                      &pictures);
+    if (status == ZONAL_OK)
+        status = copy(host->view, (size_t)o->count * sizeof *host->view, "the views", &view);
+    if (status == ZONAL_OK) status = zonal__device_alloc(out_bytes(o), "the views", &out);
+    *b = *host;
+    b->base = base, b->pictures = pictures, b->view = view, b->out = out;
+    if (status != ZONAL_OK) device_release(b);
+    return status;
+}
+
+static zonal_status device_time(batch *b, double *milliseconds) {
+    double microseconds = 0;
+    ZONAL_TRY(zonal__device_time(run, b, 1, 3, b->options.runs, &microseconds));
+    *milliseconds = microseconds / 1000;
+    return ZONAL_OK;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static zonal_status time_batch(batch *host, const zonal__views_spec *spec, double *milliseconds) {
+    batch device, *b = host;
+    zonal_status status;
+    if (host->options.cuda) {
+        ZONAL_TRY(device_batch(host, &device));
+        b = &device;
+    }
+    status = b->table->create(spec, &b->views);
+    if (status == ZONAL_OK)
+        status = b == host ? host_time(b, milliseconds) : device_time(b, milliseconds);
+    b->table->destroy(b->views);
+    if (b == &device) device_release(&device);
+    return status;
+}
+
+zonal_status zonal__view_bench(const zonal__view_bench_options *options, double *milliseconds) {
+    batch host = {.options = with_defaults(options)};
+    const zonal__view_bench_options *o = &host.options;
+    int longer = o->picture_width > o->picture_height ? o->picture_width : o->picture_height;
+    zonal__views_spec spec = {.kind = o->kind,
+                              .width = o->side,
+                              .height = o->side,
+                              .channels = channels_of(o),
+                              .count = o->count,
+                              .mean = {0.485f, 0.456f, 0.406f}, /* ImageNet's */
+                              .deviation = {0.229f, 0.224f, 0.225f},
+                              .blur_taps = zonal__view_blur_taps(o->side),
+                              .dtype = o->dtype,
+                              .threads = o->threads,
+                              .most_shrink = (float)longer / (float)o->side};
+    *milliseconds = 0;
+    host.table = o->cuda ? zonal__views_cuda() : zonal__views_cpu();
+    if (!host.table) return zonal_last_error()->status;
+    ZONAL_TRY(zonal__views_check_spec(&spec));
+    if (o->pictures < 1 || o->picture_width < 1 || o->picture_height < 1 || o->runs < 1)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%lld pictures of %d x %d in %d runs: all must be positive",
+                          (long long)o->pictures, o->picture_width, o->picture_height, o->runs);
+    ZONAL_TRY(host_batch(&host));
+    zonal_status status = time_batch(&host, &spec, milliseconds);
+    host_release(&host);
+    return status;
+}

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""The commands data, reproduce and bench augment|data from the outside: what they write, against
+Pillow and numpy, and how they refuse bad input. ZONAL_PROGRAM is the program to test."""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+try:
+    import numpy as np
+    from PIL import Image
+except ImportError:
+    print("ok 1 - all # SKIP this Python has no numpy or no PIL")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(77)
+
+from cli_harness import PROGRAM, case, refused, report, run, run_json, run_tests
+
+probe = run("data", "textures", "--family", "disk", "--count", 1, "--sheet", "/dev/null")
+if "no libpng" in probe.stderr or "libpng" in probe.stderr:
+    print("ok 1 - all # SKIP this build has no libpng")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(77)
+
+
+def picture(path, width, height, mode="RGB", seed=0, **options):
+    """Smooth enough that JPEG does not change its mean by much."""
+    random = np.random.default_rng(seed)
+    coarse = random.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    image = Image.fromarray(coarse).resize((width, height), Image.BICUBIC).convert(mode)
+    image.save(path, **options)
+    return np.asarray(Image.open(path)) if path.endswith("png") else None
+
+
+def classes(folder, counts, size=(24, 20)):
+    for label, count in counts.items():
+        for i in range(count):
+            picture(f"{folder}/{label}/{i:03}.png", *size, seed=1000 * len(label) + ord(label[0]) * 50 + i)
+
+
+# ---- textures ------------------------------------------------------------------------------------
+
+
+def test_textures():
+    @case("textures: the files asked for, of the size asked for, grey")
+    def _():
+        done = run("data", "textures", "--family", "wood", "--count", 5, "--size", 48, "--out", "w")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        names = sorted(os.listdir("w"))
+        assert names == [f"wood-train-{i:05}.png" for i in range(5)], names
+        for name in names:
+            image = Image.open("w/" + name)
+            assert image.size == (48, 48) and image.mode == "L"
+
+    @case("textures: the same bytes by one thread and by three; others for another seed or split")
+    def _():
+        base = ("data", "textures", "--family", "disk", "--count", 7, "--size", 40, "--quiet")
+        run(*base, "--threads", 1, "--out", "a")
+        run(*base, "--threads", 3, "--out", "b")
+        run(*base, "--seed", 1, "--out", "c")
+        run(*base, "--split", "test", "--out", "d")
+        read = lambda f: [open(p, "rb").read() for p in sorted(glob.glob(f + "/*"))]
+        assert read("a") == read("b") and len(set(read("a"))) == 7
+        assert not set(read("a")) & set(read("c")) and not set(read("a")) & set(read("d"))
+
+    @case("textures: the four families look as they are described")
+    def _():
+        for family in ("cloud", "disk", "flake", "wood"):
+            run("data", "textures", "--family", family, "--count", 9, "--out", family, "--quiet")
+            x = np.stack([np.asarray(Image.open(p)) for p in glob.glob(family + "/*")]) / 255.0
+            step = np.abs(np.diff(x, axis=2)).mean()
+            if family == "cloud":
+                assert step < 0.02 and 0.3 < x.mean() < 0.7 and x.std() > 0.1, (step, x.mean())
+            elif family == "wood":
+                assert x.mean() > 0.6 and (x > 0.9).mean() > 0.5 and (x < 0.1).mean() > 0.1
+            else:
+                assert abs(x.mean() - 0.5) < 0.01 and abs(np.median(x) - 0.5) < 0.02
+                assert 0.002 < (x > 0.99).mean() < 0.02 and 0.002 < (x < 0.01).mean() < 0.02
+
+    @case("textures: a sheet has room for all of them")
+    def _():
+        done = run("data", "textures", "--family", "flake", "--count", 6, "--columns", 3,
+                   "--size", 32, "--sheet", "s.png")
+        assert done.returncode == 0, done.stderr
+        width, height = Image.open("s.png").size
+        assert width >= 3 * 32 and height >= 2 * 32 and width < 4 * 48
+
+    @case("reproduce figure-textures: two pictures, four rows of three, regions beside views")
+    def _():
+        done = run("reproduce", "figure-textures", "--out", "fig")
+        assert done.returncode == 0, done.stderr
+        width, height = Image.open("fig/textures.png").size
+        assert height > width and width > 3 * 256
+        assert Image.open("fig/views.png").mode == "RGB"
+
+    for name in ("a", "b", "c", "d", "w", "fig", "cloud", "disk", "flake", "wood"):
+        shutil.rmtree(name, ignore_errors=True)
+    os.remove("s.png")
+    refused("no place for textures", 2, "--out DIR", "data", "textures", "--family", "disk")
+    refused("an unknown family", 2, "disk", "data", "textures", "--family", "disc", "--sheet", "x")
+    refused("a radius out of range", 2, "radius", "data", "textures", "--family",
+            "disk,radius=1000", "--sheet", "x.png")
+    refused("an unknown setting", 2, "radius", "data", "textures", "--family", "disk,radios=3",
+            "--sheet", "x.png")
+    refused("a folder in no folder", 1, "no/such", "data", "textures", "--family", "disk",
+            "--out", "no/such")
+    refused("an unknown figure", 2, "figure-textures", "reproduce", "figure-texture")
+
+
+# ---- info and pack -------------------------------------------------------------------------------
+
+
+def test_sources():
+    classes("set", {"ant": 6, "bee": 4, "cat": 9})
+
+    @case("info: counts, sizes, mean and deviation as numpy has them")
+    def _():
+        x = np.concatenate([np.asarray(Image.open(p)).reshape(-1, 3)
+                            for p in glob.glob("set/*/*.png")]) / 255.0
+        r = run_json("data", "info", "set")
+        assert (r["kind"], r["count"], r["bad"]) == ("folder", 19, 0)
+        assert r["smallest"] == r["largest"] == [24, 20] and r["channels"] == 3
+        assert [(c["name"], c["count"]) for c in r["classes"]] == [("ant", 6), ("bee", 4), ("cat", 9)]
+        assert np.allclose(r["mean"], x.mean(0), atol=1e-12)
+        assert np.allclose(r["deviation"], x.std(0), atol=1e-12)
+
+    @case("info: the text fits 80 columns and names the classes")
+    def _():
+        done = run("data", "info", "set")
+        assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+        assert "19 pictures" in done.stdout and "bee" in done.stdout
+
+    @case("info: a class list chooses and orders")
+    def _():
+        with open("list", "w") as file:
+            file.write("# two of them\ncat some words\n\nant\n")
+        r = run_json("data", "info", "set", "--class-list", "list")
+        assert [(c["name"], c["count"]) for c in r["classes"]] == [("cat", 9), ("ant", 6)]
+
+    @case("info: the parts of a divided set add up, and are the same twice")
+    def _():
+        parts = [run_json("data", "info", "set", "--split", s, "--seed", 3)["count"]
+                 for s in ("train", "val", "test")]
+        assert sum(parts) == 19 and parts[1] >= 1 and parts[2] >= 1, parts
+
+    @case("pack: the same pictures, labels and names as the folder")
+    def _():
+        done = run("data", "pack", "set", "--out", "set.zpk")
+        assert done.returncode == 0 and "19 pictures" in done.stdout, done.stderr
+        a, b = run_json("data", "info", "set"), run_json("data", "info", "set.zpk")
+        assert b["kind"] == "pack"
+        for key in ("count", "classes", "mean", "deviation", "smallest", "largest"):
+            assert a[key] == b[key], key
+
+    @case("pack: parts are marked, and fitted to a square")
+    def _():
+        done = run("data", "pack", "set", "--split", "train,val", "--fit", "centre", "--side", 16,
+                   "--out", "parts.zpk")
+        assert done.returncode == 0, done.stderr
+        whole = run_json("data", "info", "parts.zpk")
+        train = run_json("data", "info", "parts.zpk", "--split", "train")
+        val = run_json("data", "info", "parts.zpk", "--split", "val")
+        assert whole["largest"] == [16, 16] and train["count"] + val["count"] == whole["count"]
+        assert train["count"] == run_json("data", "info", "set", "--split", "train")["count"]
+
+    @case("a truncated picture is named, counted and left out")
+    def _():
+        good = open("set/cat/000.png", "rb").read()
+        with open("set/cat/zzz.png", "wb") as file:
+            file.write(good[: len(good) // 2])
+        r = run_json("data", "info", "set")
+        assert r["bad"] == 1 and r["count"] == 19 and "zzz.png" in r["why_bad"][0]
+        done = run("data", "pack", "set", "--out", "rest.zpk", "--bad-limit", 0.2)
+        assert done.returncode == 0 and "zzz.png" in done.stderr, done.stderr
+        assert "1 corrupt" in done.stdout
+
+    @case("too many corrupt pictures end the run, and no pack is left")
+    def _():
+        for i in range(6):
+            open(f"set/bee/bad{i}.png", "wb").close()
+        done = run("data", "pack", "set", "--out", "none.zpk")
+        assert done.returncode == 1 and not os.path.exists("none.zpk")
+        assert "--bad-limit" in done.stderr or "corrupt" in done.stderr, done.stderr
+
+    for name in glob.glob("*.zpk") + ["list"]:
+        os.remove(name)
+    shutil.rmtree("set")
+
+
+def test_bad_sources():
+    os.makedirs("empty")
+    classes("gap", {"ant": 2})
+    os.makedirs("gap/bee")
+    with open("list", "w") as file:
+        file.write("ant\nbeee\n")
+    open("zero.jpg", "wb").close()
+    with open("text.h5", "w") as file:
+        file.write("not HDF5")
+    classes("loop", {"ant": 2})
+    os.symlink("..", "loop/ant/again")
+    refused("a path that is not there", 1, "nowhere", "data", "info", "nowhere")
+    refused("an empty folder", 1, "empty", "data", "info", "empty")
+    refused("a class without pictures", 1, "bee", "data", "info", "gap")
+    refused("a loop of links", 1, "again", "data", "info", "loop")
+    refused("a class that is not there", 1, "bee", "data", "info", "gap", "--class-list", "list")
+    refused("a file that is no source", 1, "text.h5", "data", "info", "text.h5")
+    refused("a list of parts that is none", 2, "--split", "data", "pack", "gap", "--split",
+            "train,all", "--out", "x.zpk")
+    refused("textures of no family", 2, "wood", "data", "info", "textures:woot")
+    refused("no room for a pack", 1, "No space", "data", "pack", "textures:disk", "--count", 3, "--size",
+            64, "--out", "/dev/full")
+    refused("no folder for a pack", 1, "no/such", "data", "pack", "textures:disk", "--count", 2,
+            "--out", "no/such/x.zpk")
+
+    @case("Ctrl-C while packing leaves nothing behind")
+    def _():
+        child = subprocess.Popen([PROGRAM, "data", "pack", "textures:flake", "--out", "big.zpk"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=20)
+        assert child.returncode == 130 and not glob.glob("big*"), glob.glob("big*")
+
+    shutil.rmtree("empty")
+    shutil.rmtree("gap")
+    shutil.rmtree("loop")
+    for name in ("list", "zero.jpg", "text.h5"):
+        os.remove(name)
+
+
+def test_bench():
+    @case("bench augment: a line for each kind")
+    def _():
+        done = run("bench", "augment", "--views", 4, "--side", 32, "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["kind"] for line in lines] == ["photograph", "texture"], done.stderr
+        assert all(line["views_per_s"] > 0 for line in lines)
+
+    @case("bench data: reading, cropping, loading")
+    def _():
+        done = run("bench", "data", "textures:disk", "--count", 40, "--size", 64, "--side", 32,
+                   "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["what"] for line in lines] == ["read", "crop", "loader"], done.stderr
+        assert lines[0]["pictures"] == 40
+
+    for part in ("data textures", "data info", "data pack", "bench augment", "bench data", "data",
+                 "reproduce"):
+        done = run(*part.split(), "--help")
+        report(done.returncode == 0 and done.stdout.startswith("usage: zonal")
+               and max(map(len, done.stdout.splitlines())) <= 80, f"zonal {part} --help")
+
+
+run_tests(test_textures, test_sources, test_bad_sources, test_bench)

@@ -1,0 +1,141 @@
+/*
+ * Views on the GPU, fed step by step, against the loader's on the host: the same samples and
+ * labels, the same pictures to 1/255, whether the source is resident or streamed. Skipped where
+ * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
+ */
+#include <stdlib.h>
+
+#include "backend/device.h"
+#include "data/feed.h"
+#include "test.h"
+
+enum { BATCH = 12, SIDE = 40, LOCAL = 24, STEPS = 9 };
+
+static int no_gpu(void) {
+    if (zonal__device_available() == ZONAL_OK) return 0;
+    if (getenv("ZONAL_REQUIRE_GPU"))
+        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
+    else
+        test_skip("no CUDA device");
+    return 1;
+}
+
+typedef struct laws {
+    zonal__view_law global[2], local[3];
+} laws;
+
+static zonal__loader_options options_for(zonal__source *source, laws *l, int photographs) {
+    for (int v = 0; v < 2; v++) {
+        if (photographs)
+            zonal__view_law_byol(v, &l->global[v]);
+        else
+            zonal__view_law_texture(&l->global[v]);
+    }
+    for (int v = 0; v < 3; v++) {
+        if (photographs)
+            zonal__view_law_local(&l->local[v]);
+        else
+            zonal__view_law_texture(&l->local[v]);
+    }
+    return (zonal__loader_options){
+        .source = source,
+        .batch = BATCH,
+        .groups = 2,
+        .group = {{.views = 2, .width = SIDE, .height = SIDE, .laws = l->global},
+                  {.views = 3, .width = LOCAL, .height = LOCAL, .laws = l->local, .first = 2}},
+        .channels = photographs ? 3 : 1,
+        .seed = test_seed};
+}
+
+/* The largest difference between one group's views on the host and on the device. */
+static double largest_difference(const zonal__loader_options *o, int g, const zonal__batch *host,
+                                 const zonal__batch *device) {
+    const zonal__view_group *group = &o->group[g];
+    size_t n = (size_t)(group->views * host->count * group->width * group->height * o->channels);
+    float *there = malloc(n * sizeof *there);
+    const float *here = host->views[g];
+    double worst = 0;
+    if (!CHECK_OK(zonal__device_read(there, device->views[g], n * sizeof *there))) worst = INFINITY;
+    for (size_t i = 0; i < n && worst < INFINITY; i++) {
+        double e = fabs((double)there[i] - here[i]);
+        worst = !(e <= worst) ? e : worst;
+    }
+    free(there);
+    return worst;
+}
+
+static void check_steps(zonal__source *source, int photographs, zonal__residence residence) {
+    laws l;
+    zonal__feed_options options = {.loader = options_for(source, &l, photographs),
+                                   .residence = residence};
+    zonal__loader *loader;
+    zonal__feed *feed;
+    void *stream = NULL;
+    if (!CHECK_OK(zonal__loader_create(&options.loader, &loader))) return;
+    if (CHECK_OK(zonal__feed_create(&options, &feed)) &&
+        CHECK_OK(zonal__device_stream_create(&stream))) {
+        CHECK(zonal__feed_is_resident(feed) == (residence == ZONAL__RESIDENCE_RESIDENT));
+        for (int step = 0; step < STEPS; step++) {
+            const zonal__batch *host, *device;
+            if (!CHECK_OK(zonal__loader_next(loader, &host)) ||
+                !CHECK_OK(zonal__feed_next(feed, stream, &device)) ||
+                !CHECK_OK(zonal__device_synchronise()))
+                break;
+            CHECK(host->step == device->step && host->count == device->count);
+            CHECK(memcmp(host->samples, device->samples, (size_t)host->count * 8) == 0);
+            for (int g = 0; g < 2; g++) {
+                double worst = largest_difference(&options.loader, g, host, device);
+                CHECK_MSG(worst <= 1.0 / 255, "step %d, group %d: off by %.3g of 1/255", step, g,
+                          worst * 255);
+            }
+        }
+    }
+    zonal__feed_destroy(feed);
+    zonal__device_stream_destroy(stream);
+    zonal__loader_destroy(loader);
+}
+
+static void check_both(const char *path, int channels, int photographs) {
+    const zonal__source_options options = {.path = path,
+                                           .split = ZONAL__SPLIT_TRAIN,
+                                           .channels = channels,
+                                           .texture_count = 50,
+                                           .texture_size = 64};
+    zonal__source *source;
+    if (!CHECK_OK(zonal__source_open(&options, &source))) return;
+    check_steps(source, photographs, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(source, photographs, ZONAL__RESIDENCE_STREAMED);
+    zonal__source_close(source);
+}
+
+static void test_textures(void) {
+    if (no_gpu()) return;
+    check_both("textures:disk", 1, 0);
+}
+
+static void test_photographs(void) {
+    if (no_gpu()) return;
+    check_both("textures:cloud", 3, 1);
+}
+
+static void test_refusals(void) {
+    zonal__source_options options = {.path = "textures:disk", .texture_count = 20};
+    zonal__source *source;
+    laws l;
+    zonal__feed *feed;
+    if (!CHECK_OK(zonal__source_open(&options, &source))) return;
+    zonal__feed_options feeding = {.loader = options_for(source, &l, 0)};
+    feeding.loader.batch = 1000;
+    zonal_status status = zonal__feed_create(&feeding, &feed);
+    CHECK(status != ZONAL_OK && feed == NULL && zonal_last_error()->message[0]);
+    zonal__source_close(source);
+}
+
+static const test_case tests[] = {{"textures", test_textures},
+                                  {"photographs", test_photographs},
+                                  {"refusals", test_refusals},
+                                  {0}};
+
+int main(int argc, char **argv) {
+    return test_main(argc, argv, tests);
+}
