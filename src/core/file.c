@@ -17,7 +17,8 @@
 #define PATH_MAX 4096
 #endif
 
-enum { SLOTS = 32, SLOT_FREE = 0, SLOT_TAKEN = 1, SLOT_IN_FLIGHT = 2 };
+/* As many files at once as the program has worker threads (256), and some. */
+enum { SLOTS = 320, SLOT_FREE = 0, SLOT_TAKEN = 1, SLOT_IN_FLIGHT = 2 };
 
 /* The names of the temporaries are static so that a signal handler can read them at any moment: it
  * looks only at slots in flight, whose name does not change. */

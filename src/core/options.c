@@ -89,9 +89,10 @@ static zonal_status set_word(const zonal__option *option, const char *shown, con
 }
 
 static zonal_status set_flag(const char *shown, const char *text, int *out) {
-    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+    int on = strcmp(text, "yes") == 0 || strcmp(text, "true") == 0;
+    if (!on && strcmp(text, "no") != 0 && strcmp(text, "false") != 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be yes or no, got \"%s\"", shown, text);
-    *out = strcmp(text, "yes") == 0;
+    *out = on;
     return ZONAL_OK;
 }
 
@@ -127,6 +128,8 @@ static zonal_status set_value(void *values, const zonal__option *option, const c
         return ZONAL_OK;
     case ZONAL__OPTION_CUSTOM:
         return option->set(values, option, shown, text);
+    case ZONAL__OPTION_ASSIGN:
+        break;
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT, "the table gives %s no type", shown);
 }
@@ -154,6 +157,7 @@ static void clear_value(void *values, const zonal__option *option) {
         *(zonal__scale *)target = (zonal__scale){0, 0};
         break;
     case ZONAL__OPTION_CUSTOM:
+    case ZONAL__OPTION_ASSIGN:
         break;
     }
 }
@@ -169,7 +173,8 @@ zonal_status zonal__options_init(zonal__options *options, const zonal__option *t
         clear_value(values, &table[i]);
         if (!table[i].initial) continue;
         ZONAL_TRY(set_value(values, &table[i], table[i].name, table[i].initial));
-        options->source[i] = ZONAL__SOURCE_DEFAULT;
+        options->state[i] =
+            (zonal__option_state){.source = ZONAL__SOURCE_DEFAULT, .text = table[i].initial};
     }
     return ZONAL_OK;
 }
@@ -186,21 +191,57 @@ static zonal_status fail_unknown(const zonal__option *table, const char *name, c
     return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists those there are", shown);
 }
 
+static zonal_status set_option(zonal__options *options, const zonal__option *option,
+                               const char *shown, zonal__option_state state) {
+    zonal__option_state *old = &options->state[option - options->table];
+    if (old->source == state.source && old->file == state.file)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is given twice; leave one out", shown);
+    ZONAL_TRY(set_value(options->values, option, shown, state.text));
+    *old = state;
+    return ZONAL_OK;
+}
+
+/* "lr=0.1", as if --lr 0.1 had been given. */
+static zonal_status assign(zonal__options *options, const char *shown, const char *text,
+                           zonal__option_source source) {
+    const char *equals = strchr(text, '=');
+    char name[64], both[96];
+    const zonal__option *option;
+    if (!equals || equals == text || (size_t)(equals - text) >= sizeof name)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must look like key=value, got \"%s\"", shown, text);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    for (char *c = name; *c; c++)
+        if (*c == '.') *c = '-';
+    snprintf(both, sizeof both, "%.20s %s", shown, name);
+    option = find(options->table, name);
+    if (!option) return fail_unknown(options->table, name, both);
+    if (option->rules & ZONAL__OPTION_LINE || option->type == ZONAL__OPTION_ASSIGN)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not work; write --%s", both, name);
+    return set_option(options, option, both,
+                      (zonal__option_state){.source = source, .text = equals + 1});
+}
+
 zonal_status zonal__options_set(zonal__options *options, const char *name, const char *shown,
                                 const char *text, zonal__option_source source) {
     const zonal__option *option = find(options->table, name);
     if (!option) return fail_unknown(options->table, name, shown);
-    if (options->source[option - options->table] == source)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is given twice; leave one out", shown);
-    ZONAL_TRY(set_value(options->values, option, shown, text));
-    options->source[option - options->table] = (unsigned char)source;
-    return ZONAL_OK;
+    if (option->type == ZONAL__OPTION_ASSIGN) return assign(options, shown, text, source);
+    return set_option(options, option, shown,
+                      (zonal__option_state){.source = source, .text = text});
+}
+
+zonal_status zonal__options_set_line(zonal__options *options, const char *name, const char *shown,
+                                     const char *text, const char *file, int line) {
+    const zonal__option *option = find(options->table, name);
+    if (!option) return fail_unknown(options->table, name, shown);
+    return set_option(options, option, shown,
+                      (zonal__option_state){ZONAL__SOURCE_FILE, text, file, line});
 }
 
 zonal__option_source zonal__options_source(const zonal__options *options, const char *name) {
     const zonal__option *option = find(options->table, name);
     if (!option) return ZONAL__SOURCE_NONE;
-    return (zonal__option_source)options->source[option - options->table];
+    return options->state[option - options->table].source;
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -239,7 +280,8 @@ static zonal_status check_required(const zonal__options *options) {
     char list[400];
     for (int i = 0; options->table[i].name; i++) {
         const zonal__option *option = &options->table[i];
-        if (!(option->rules & ZONAL__OPTION_REQUIRED) || options->source[i] != ZONAL__SOURCE_NONE)
+        if (!(option->rules & ZONAL__OPTION_REQUIRED) ||
+            options->state[i].source != ZONAL__SOURCE_NONE)
             continue;
         if (option->type != ZONAL__OPTION_WORD)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--%s is required: %s", option->name, option->help);
@@ -269,6 +311,18 @@ zonal_status zonal__options_parse(zonal__options *options, int argc, char **argv
             ZONAL_TRY(parse_option(options, argc, argv, &i));
     }
     return options->help ? ZONAL_OK : check_required(options);
+}
+
+/* A value never begins with "--" unless it stands after "=", so words need not be told apart. */
+const char *zonal__options_peek(int argc, char **argv, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0) continue;
+        if (argv[i][2 + length] == '=') return argv[i] + 3 + length;
+        if (argv[i][2 + length] == '\0' && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0)
+            return argv[i + 1];
+    }
+    return NULL;
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */
@@ -327,6 +381,8 @@ static const char *metavar(const zonal__option *option) {
         return NULL;
     case ZONAL__OPTION_CUSTOM:
         return "VALUE";
+    case ZONAL__OPTION_ASSIGN:
+        return "KEY=VALUE";
     }
     return NULL;
 }

@@ -31,6 +31,9 @@
  * is an argument. A value that begins with "--" must be written with "=". --help and -h are known
  * everywhere. An option given twice is an error: one of the two would be ignored in silence.
  *
+ * A value from the command line overrides one from a configuration file (config.h), and that a
+ * default. Of every option is kept where its value came from and the text it was given as.
+ *
  * Nothing here prints or exits. Mistakes are ZONAL_ARGUMENT with a sentence for the user.
  */
 #ifndef ZONAL_CORE_OPTIONS_H
@@ -49,14 +52,23 @@ typedef enum zonal__option_type {
     ZONAL__OPTION_FLAG = 1, /* int: 0 or 1 */
     ZONAL__OPTION_INT,      /* int64_t */
     ZONAL__OPTION_DOUBLE,   /* double */
-    ZONAL__OPTION_STRING,   /* const char *, points into argv or the table; NULL when not given */
+    ZONAL__OPTION_STRING,   /* const char *, points into argv, the table or the text of a
+                               configuration file; NULL when not given */
     ZONAL__OPTION_WORD,     /* int: the index in "words"; -1 when not given */
     ZONAL__OPTION_SCALE,    /* zonal__scale; the bounds hold for the factor */
-    ZONAL__OPTION_CUSTOM    /* whatever "set" does */
+    ZONAL__OPTION_CUSTOM,   /* whatever "set" does */
+    ZONAL__OPTION_ASSIGN    /* no target: --set lr=0.1 does what --lr 0.1 does (flags: =yes, =no);
+                               dots in the name count as dashes; may be given several times */
 } zonal__option_type;
 
-/* Rules, to be combined by |. OVER and UNDER exclude the bound itself. */
-enum { ZONAL__OPTION_REQUIRED = 1, ZONAL__OPTION_OVER = 2, ZONAL__OPTION_UNDER = 4 };
+/* Rules, to be combined by |. OVER and UNDER exclude the bound itself. LINE keeps an option to the
+ * command line: it has no place in a configuration file. */
+enum {
+    ZONAL__OPTION_REQUIRED = 1,
+    ZONAL__OPTION_OVER = 2,
+    ZONAL__OPTION_UNDER = 4,
+    ZONAL__OPTION_LINE = 8
+};
 
 typedef struct zonal__option zonal__option;
 struct zonal__option {
@@ -77,14 +89,22 @@ struct zonal__option {
 typedef enum zonal__option_source {
     ZONAL__SOURCE_NONE = 0, /* no default and not given: the target is zero, NULL or -1 */
     ZONAL__SOURCE_DEFAULT,
-    ZONAL__SOURCE_FILE, /* reserved for configuration files */
+    ZONAL__SOURCE_FILE,
     ZONAL__SOURCE_FLAG
 } zonal__option_source;
+
+/* What is known of a value. The texts are those of the table, argv or a configuration file. */
+typedef struct zonal__option_state {
+    zonal__option_source source;
+    const char *text; /* what it was set from; NULL when it was not */
+    const char *file; /* of SOURCE_FILE, with its line */
+    int line;
+} zonal__option_state;
 
 typedef struct zonal__options {
     const zonal__option *table;
     void *values;
-    unsigned char source[ZONAL__OPTIONS_MOST];
+    zonal__option_state state[ZONAL__OPTIONS_MOST];
     int help; /* --help or -h was given; required options are then not missed */
     int argument_count;
     char **arguments; /* the arguments that are not options, in order */
@@ -100,6 +120,15 @@ zonal_status zonal__options_parse(zonal__options *options, int argc, char **argv
 /* Sets one option from text. "shown" is its name in sentences: "--t", or "t in run.toml". */
 zonal_status zonal__options_set(zonal__options *options, const char *name, const char *shown,
                                 const char *text, zonal__option_source source);
+
+/* The same from a line of a configuration file, which may override an earlier file. All texts but
+ * "shown" must outlive "options". */
+zonal_status zonal__options_set_line(zonal__options *options, const char *name, const char *shown,
+                                     const char *text, const char *file, int line);
+
+/* The value that argv[1] ... argv[argc - 1] will give to an option that takes one, or NULL: for the
+ * name of the configuration file, which must be read before the rest can override it. */
+const char *zonal__options_peek(int argc, char **argv, const char *name);
 
 /* Where the value of an option came from; NONE also for a name that is not in the table. */
 zonal__option_source zonal__options_source(const zonal__options *options, const char *name);

@@ -26,7 +26,8 @@ enum zonal__stream {
     ZONAL__STREAM_SPLIT = 5,   /* train, val and test of sources that have none */
     ZONAL__STREAM_ORDER = 6,   /* the order of an epoch */
     ZONAL__STREAM_VIEW = 7,    /* parameters of views */
-    ZONAL__STREAM_NOISE = 8    /* noise added to views */
+    ZONAL__STREAM_NOISE = 8,   /* noise added to views */
+    ZONAL__STREAM_INIT = 9     /* first values of a network's parameters */
 };
 
 typedef struct zonal__random {

@@ -144,3 +144,14 @@ int zonal__text_utf8(const char *text) {
     }
     return 0;
 }
+
+int zonal__text_put_utf8(uint32_t code, char out[4]) {
+    static const unsigned char leads[] = {0x00, 0xc0, 0xe0, 0xf0};
+    int bytes = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = bytes - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (code & 0x3f));
+        code >>= 6;
+    }
+    out[0] = (char)(leads[bytes - 1] | code);
+    return bytes;
+}

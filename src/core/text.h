@@ -38,4 +38,8 @@ double zonal__scale_value(zonal__scale scale, int64_t d);
  * of the text counts as a character of 1 byte. */
 int zonal__text_utf8(const char *text);
 
+/* Writes a character in UTF-8 and returns how many bytes it took (1 to 4). "code" must be a
+ * character: no surrogate, at most 0x10ffff. */
+int zonal__text_put_utf8(uint32_t code, char out[4]);
+
 #endif

@@ -1,0 +1,57 @@
+/*
+ * Configuration files: the option table (options.h) read from, and written as, TOML.
+ *
+ *     ZONAL_TRY(zonal__options_init(&options, table, &settings));
+ *     path = zonal__options_peek(argc, argv, "config");
+ *     if (path) ZONAL_TRY(zonal__config_read(path, &options, &config));
+ *     ZONAL_TRY(zonal__options_parse(&options, argc, argv));       flags override the file
+ *     ...
+ *     zonal__config_destroy(config);                               when the options are done with
+ *
+ * A key sets the option of the same name; what stands in [section] or before a dot is put before it
+ * with a dash. These three set the option "data-workers":
+ *
+ *     data-workers = 4                data.workers = 4                [data]
+ *                                                                     workers = 4
+ *
+ * Read is a part of TOML 1.0: comments, [section], bare keys with dots, texts in double quotes with
+ * TOML's escapes, decimal whole numbers and floats (with _ between digits), true, false, and lists
+ * of numbers or of texts, on one line or several. A file that uses anything else is refused, and
+ * one that is accepted is TOML (but for a section that is opened both by its header and by dotted
+ * keys).
+ *
+ *     option             takes
+ *     FLAG               true or false
+ *     INT                a whole number
+ *     DOUBLE             a number
+ *     STRING, WORD       a text
+ *     SCALE              a number, or a text such as "5/d"
+ *     CUSTOM             any of these, as text (true is "yes"), or a list: [0.9, 0.999] arrives as
+ *                        "0.9,0.999"
+ *
+ * Mistakes are one sentence that begins with file:line. ZONAL_FORMAT: no such TOML; ZONAL_ARGUMENT:
+ * a key or section that is not known (the nearest is offered), a key that is there twice, a value
+ * of the wrong type or out of its range.
+ */
+#ifndef ZONAL_CORE_CONFIG_H
+#define ZONAL_CORE_CONFIG_H
+
+#include "core/options.h"
+
+/* Holds the texts that the options were set from. */
+typedef struct zonal__config zonal__config;
+
+/* Sets options from a file. *out is NULL on failure; some options may then have been set, and their
+ * texts are gone: the options must not be used. Keep *out as long as the options. A second file
+ * overrides the first. */
+zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out);
+void zonal__config_destroy(zonal__config *config); /* accepts NULL */
+
+/* The effective configuration as a file that reads back to the same values, with the source of each
+ * in a comment: "# default", "# recipes/x.toml:12", "# --lr". Options that are not set and those of
+ * the command line alone (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is
+ * NULL on failure: ZONAL_MEMORY, or ZONAL_ARGUMENT for a text that is not UTF-8, which no
+ * configuration file can hold. */
+zonal_status zonal__config_dump(const zonal__options *options, char **out);
+
+#endif

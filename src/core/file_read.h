@@ -1,0 +1,16 @@
+/*
+ * Small files read whole into memory.
+ */
+#ifndef ZONAL_CORE_FILE_READ_H
+#define ZONAL_CORE_FILE_READ_H
+
+#include <stddef.h>
+
+#include "core/error.h"
+
+/* Sets *text to the bytes of a regular file, followed by a zero byte, and *length to how many there
+ * are; release it with zonal__free. ZONAL_IO when the file cannot be read, ZONAL_FORMAT when it has
+ * more than "most" bytes, or ZONAL_MEMORY; *text is then NULL. */
+zonal_status zonal__file_read(const char *path, size_t most, char **text, size_t *length);
+
+#endif
