@@ -125,8 +125,6 @@ else()
     endif()
 endif()
 
-# Image and data files, for src/data.
-#
 # zonal_library(<PART> <header> <libraries> <package>): a part that is one header and its libraries.
 macro(zonal_library part header libraries package)
     if(ZONAL_${part} STREQUAL "OFF")
@@ -147,6 +145,12 @@ macro(zonal_library part header libraries package)
         endif()
     endif()
 endmacro()
+# oneDNN, for src/backend/cpu. Its own CMake package asks for OpenCL, so it is looked for by name.
+zonal_library(ONEDNN oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
+if(TARGET zonal_dep_onednn)
+    list(APPEND ZONAL_STATIC_LIBS dnnl)
+endif()
+# Image and data files, for src/data.
 zonal_library(JPEG jpeglib.h jpeg libjpeg62-turbo-dev)
 zonal_library(PNG png.h "png;png16" libpng-dev)
 zonal_library(HDF5 hdf5.h "hdf5_serial;hdf5" libhdf5-dev)

@@ -28,7 +28,8 @@ BEGIN {
     knows["loss"] = "core math backend"
     knows["uniformity"] = "core math backend loss"
     knows["data"] = "core math backend"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity data"
+    knows["nn"] = "core math backend"
+    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

@@ -76,7 +76,7 @@ while read -r name; do
 done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
-layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data)
+layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn)
 knows() {
     case $1 in
         core) echo ;;
@@ -85,7 +85,7 @@ knows() {
         backend/*) echo core math backend ;;
         loss) echo core math backend ;;
         uniformity) echo core math backend loss ;;
-        data) echo core math backend ;;
+        data | nn) echo core math backend ;;
     esac
 }
 objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/zonal_${1##*/}.dir/*.o" 2>/dev/null; }
@@ -105,7 +105,7 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|views|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(backend|views|nn|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")

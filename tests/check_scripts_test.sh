@@ -175,7 +175,7 @@ fake_tool() { # fake_tool <name> <line of shell>
     printf '#!/bin/sh\n%s\n' "$2" >"$bare/$1"
     chmod +x "$bare/$1"
 }
-everything="build-essential cmake pkg-config libopenblas-dev liblapacke-dev"
+everything="build-essential cmake pkg-config libopenblas-dev liblapacke-dev libdnnl-dev"
 everything+=" libjpeg62-turbo-dev libpng-dev zlib1g-dev libhdf5-dev"
 
 check_fails "setup: without apt-get, names the packages" "apt-get install $everything" setup build

@@ -18,7 +18,7 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(77)
 
-from cli_harness import PROGRAM, case, refused, report, run, run_json, run_tests
+from harness import PROGRAM, case, refused, report, run, run_json, run_tests
 
 probe = run("data", "textures", "--family", "disk", "--count", 1, "--sheet", "/dev/null")
 if "no libpng" in probe.stderr or "libpng" in probe.stderr:
@@ -90,6 +90,18 @@ def test_textures():
         width, height = Image.open("s.png").size
         assert width >= 3 * 32 and height >= 2 * 32 and width < 4 * 48
 
+    @case("textures: more threads than files are open elsewhere")
+    def _():
+        done = run("data", "textures", "--family", "disk", "--count", 90, "--size", 8,
+                   "--threads", 90, "--out", "w", "--quiet")
+        assert done.returncode == 0 and len(glob.glob("w/disk-train-*.png")) == 90, done.stderr
+
+    @case("reproduce figure-kernels: one drawing, named unless --quiet")
+    def _():
+        done = run("reproduce", "figure-kernels", "--out", "fig")
+        assert done.returncode == 0 and done.stdout == "fig/kernels.svg\n", done.stdout
+        assert run("reproduce", "figure-kernels", "--out", "fig", "--quiet").stdout == ""
+
     @case("reproduce figure-textures: two pictures, four rows of three, regions beside views")
     def _():
         done = run("reproduce", "figure-textures", "--out", "fig")
@@ -102,6 +114,8 @@ def test_textures():
         shutil.rmtree(name, ignore_errors=True)
     os.remove("s.png")
     refused("no place for textures", 2, "--out DIR", "data", "textures", "--family", "disk")
+    refused("a sheet that is too large, before its textures are made", 1, "pixels in all", "data",
+            "textures", "--family", "disk", "--size", 4096, "--count", 4096, "--sheet", "x.png")
     refused("an unknown family", 2, "disk", "data", "textures", "--family", "disc", "--sheet", "x")
     refused("a radius out of range", 2, "radius", "data", "textures", "--family",
             "disk,radius=1000", "--sheet", "x.png")
@@ -109,6 +123,10 @@ def test_textures():
             "--sheet", "x.png")
     refused("a folder in no folder", 1, "no/such", "data", "textures", "--family", "disk",
             "--out", "no/such")
+    open("file", "w").close()
+    refused("a folder that is a file", 1, "a file has that name", "reproduce", "figure-kernels",
+            "--out", "file")
+    os.remove("file")
     refused("an unknown figure", 2, "figure-textures", "reproduce", "figure-texture")
 
 
@@ -147,6 +165,28 @@ def test_sources():
         parts = [run_json("data", "info", "set", "--split", s, "--seed", 3)["count"]
                  for s in ("train", "val", "test")]
         assert sum(parts) == 19 and parts[1] >= 1 and parts[2] >= 1, parts
+
+    @case("info: shares of 0 leave everything to train")
+    def _():
+        r = run_json("data", "info", "set", "--split", "train", "--val-share", 0, "--test-share", 0)
+        assert r["count"] == 19, r["count"]
+
+    @case("info: a set whose pictures lie partly in no class says so")
+    def _():
+        picture("set/stray.png", 24, 20)
+        done = run("data", "info", "set")
+        os.remove("set/stray.png")
+        assert "19 pictures" in done.stdout and "no class's folder" in done.stderr, done.stderr
+
+    @case("info: names from outside cannot move the cursor or break a line")
+    def _():
+        classes("odd", {"b\n\x1b[31mc": 2})
+        for i in range(23):
+            open(f"odd/b\n\x1b[31mc/bad{i:02}.png", "w").close()
+        done = run("data", "info", "odd")
+        shutil.rmtree("odd")
+        assert done.returncode == 0 and "\x1b" not in done.stdout, done.stdout
+        assert "b??[31mc" in done.stdout and "\n    ... and 3 more\n" in done.stdout
 
     @case("pack: the same pictures, labels and names as the folder")
     def _():
@@ -209,6 +249,15 @@ def test_bad_sources():
     refused("a loop of links", 1, "again", "data", "info", "loop")
     refused("a class that is not there", 1, "bee", "data", "info", "gap", "--class-list", "list")
     refused("a file that is no source", 1, "text.h5", "data", "info", "text.h5")
+    classes("half/val", {"ant": 2, "bee": 2})
+    picture("half/train/0.png", 24, 20)
+    refused("parts with and without classes", 1, "no classes", "data", "pack", "half", "--split",
+            "val,train", "--out", "x.zpk")
+    refused("parts without and with classes", 1, "have classes", "data", "pack", "half", "--split",
+            "train,val", "--out", "x.zpk")
+    shutil.rmtree("half")
+    refused("a side that nothing is fitted to", 2, "--fit", "data", "pack", "loop", "--side", 16,
+            "--out", "x.zpk")
     refused("a list of parts that is none", 2, "--split", "data", "pack", "gap", "--split",
             "train,all", "--out", "x.zpk")
     refused("textures of no family", 2, "wood", "data", "info", "textures:woot")
@@ -249,6 +298,8 @@ def test_bench():
         assert [line["what"] for line in lines] == ["read", "crop", "loader"], done.stderr
         assert lines[0]["pictures"] == 40
 
+    refused("a comparison of textures", 2, "--torch", "bench", "augment", "--kind", "texture",
+            "--torch")
     for part in ("data textures", "data info", "data pack", "bench augment", "bench data", "data",
                  "reproduce"):
         done = run(*part.split(), "--help")

@@ -19,7 +19,7 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(77)
 
-from cli_harness import PROGRAM, SOURCE, case, refused, report, run, run_json, run_tests, skip
+from harness import PROGRAM, SOURCE, case, refused, report, run, run_json, run_tests, skip
 
 
 def near(a, b, relative=1e-12, absolute=0.0):

@@ -21,24 +21,10 @@ except ImportError as error:
     sys.exit(77)
 
 import make
+from harness import finish, report, skip
 
 warnings.simplefilter("ignore")  # Pillow's, about transparency that is dropped
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
-passed = failed = skipped = 0
-
-
-def report(good, name, why=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good and why:
-        print("# " + str(why).replace("\n", "\n# "))
-    print(f"{'ok' if good else 'not ok'} {passed + failed + skipped} - {name}", flush=True)
-
-
-def skip(name, why):
-    global skipped
-    skipped += 1
-    print(f"ok {passed + failed + skipped} - {name} # SKIP {why}")
 
 
 class Refused(Exception):
@@ -278,9 +264,7 @@ def main():
         if everything:
             test_kept_pictures()
         os.chdir("/")
-    print(f"1..{passed + failed + skipped}")
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 77 if not passed else 0)
+    finish()
 
 
 main()

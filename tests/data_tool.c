@@ -136,12 +136,14 @@ static zonal_status pack(char **argument) {
 
 static zonal_status resample(char **argument) {
     zonal__image in = {0}, out = {0};
+    zonal__resampler resampler = {0};
     FILE *from = fopen(argument[0], "rb"), *to = fopen(argument[6], "wb");
     zonal_status status =
         zonal__image_shape(&in, atoi(argument[1]), atoi(argument[2]), atoi(argument[3]));
     if (status == ZONAL_OK && fread(in.pixels, 1, bytes_of(&in), from) == bytes_of(&in))
-        status = zonal__image_resample(&in, atoi(argument[4]), atoi(argument[5]), &out);
+        status = zonal__image_resample(&resampler, &in, atoi(argument[4]), atoi(argument[5]), &out);
     if (status == ZONAL_OK && out.pixels) fwrite(out.pixels, 1, bytes_of(&out), to);
+    zonal__resampler_fini(&resampler);
     zonal__image_fini(&in);
     zonal__image_fini(&out);
     fclose(from);

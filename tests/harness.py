@@ -1,5 +1,4 @@
-"""What the tests of the program from the outside share: running it, counting cases. The program is
-ZONAL_PROGRAM."""
+"""What the tests in Python share: counting cases, and running the program, which is ZONAL_PROGRAM."""
 import json
 import os
 import subprocess
@@ -69,6 +68,13 @@ def refused(name, status, text, *arguments):
     report(good, f"refused: {name}", f"status {done.returncode}\n{done.stderr}{done.stdout}")
 
 
+def finish():
+    """The closing line; ends the program, with 77 when all was skipped."""
+    print(f"1..{passed + failed + skipped}")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 77 if passed == 0 else 0)
+
+
 def run_tests(*tests):
     """Runs each in one empty folder, which it must leave empty; ends the program."""
     if not os.access(PROGRAM, os.X_OK):
@@ -79,6 +85,4 @@ def run_tests(*tests):
             test()
             report(not os.listdir(), f"{test.__name__} leaves no file behind", os.listdir())
         os.chdir("/")
-    print(f"1..{passed + failed + skipped}")
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
+    finish()

@@ -169,8 +169,7 @@ static void test_png_round_trip(void) {
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* Decodes from a block of exactly this size, so that the address sanitizer sees one byte too far.
- */
+/* From a block of exactly this size, so that the address sanitizer sees one byte too far. */
 static zonal_status decode_exactly(zonal__decoder *decoder, const unsigned char *at, size_t count,
                                    zonal__image *image) {
     unsigned char *copy = malloc(count ? count : 1);

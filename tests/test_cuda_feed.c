@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
+#include "core/memory.h"
 #include "data/feed.h"
 #include "test.h"
 
@@ -64,6 +65,18 @@ static double largest_difference(const zonal__loader_options *o, int g, const zo
     return worst;
 }
 
+/* Pictures of one size and of three classes, of which one is corrupt. */
+enum { MADE_UP = 50, CORRUPT = 11, MADE_UP_SIDE = 32 };
+
+static zonal_status read_made_up(zonal__source *source, int64_t index, zonal__image *out) {
+    (void)source;
+    if (index == CORRUPT) return ZONAL_FAIL(ZONAL_FORMAT, "picture %d is torn", (int)index);
+    ZONAL_TRY(zonal__image_shape(out, MADE_UP_SIDE, MADE_UP_SIDE, 1));
+    for (int64_t i = 0; i < MADE_UP_SIDE * MADE_UP_SIDE; i++)
+        out->pixels[i] = (uint8_t)((index * 7 + i * 3) % 251);
+    return ZONAL_OK;
+}
+
 static void check_steps(zonal__source *source, int photographs, zonal__residence residence) {
     laws l;
     zonal__feed_options options = {.loader = options_for(source, &l, photographs),
@@ -83,6 +96,8 @@ static void check_steps(zonal__source *source, int photographs, zonal__residence
                 break;
             CHECK(host->step == device->step && host->count == device->count);
             CHECK(memcmp(host->samples, device->samples, (size_t)host->count * 8) == 0);
+            if (host->labels && CHECK(device->labels != NULL))
+                CHECK(memcmp(host->labels, device->labels, (size_t)host->count * 4) == 0);
             for (int g = 0; g < 2; g++) {
                 double worst = largest_difference(&options.loader, g, host, device);
                 CHECK_MSG(worst <= 1.0 / 255, "step %d, group %d: off by %.3g of 1/255", step, g,
@@ -118,6 +133,26 @@ static void test_photographs(void) {
     check_both("textures:cloud", 3, 1);
 }
 
+static void test_corrupt(void) {
+    static const zonal__source_table table = {.kind = "made up", .read = read_made_up};
+    int32_t labels[MADE_UP];
+    zonal__source source = {.table = &table,
+                            .count = MADE_UP,
+                            .labels = labels,
+                            .classes = 3,
+                            .width = MADE_UP_SIDE,
+                            .height = MADE_UP_SIDE,
+                            .channels = 1,
+                            .path = "made-up",
+                            .bad_limit = 0.5};
+    if (no_gpu()) return;
+    for (int i = 0; i < MADE_UP; i++) labels[i] = i % 3;
+    check_steps(&source, 0, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(&source, 0, ZONAL__RESIDENCE_STREAMED);
+    CHECK(source.bad == 1);
+    zonal__free((void *)source.known_bad); /* all that a source without a file has taken */
+}
+
 static void test_refusals(void) {
     zonal__source_options options = {.path = "textures:disk", .texture_count = 20};
     zonal__source *source;
@@ -133,6 +168,7 @@ static void test_refusals(void) {
 
 static const test_case tests[] = {{"textures", test_textures},
                                   {"photographs", test_photographs},
+                                  {"corrupt", test_corrupt},
                                   {"refusals", test_refusals},
                                   {0}};
 

@@ -12,8 +12,7 @@ static const int sides[] = {1,  2,  3,   5,   7,   8,   9,   31,  32,  33,   63,
 static const int tap_counts[] = {0, 1, 3, 5, 9, 23, 31, 63, 65, 127};
 enum { SIDES = sizeof sides / sizeof *sides, TAPS = sizeof tap_counts / sizeof *tap_counts };
 
-/* Tiles of "tile" pixels cover a side when the last one begins inside it and ends at or after it.
- */
+/* Tiles of "tile" pixels cover a side when the last begins inside it and ends at or after it. */
 static int covers(int tiles, int tile, int side) {
     return (int64_t)tiles * tile >= side && (int64_t)(tiles - 1) * tile < side;
 }

@@ -264,15 +264,15 @@ static void test_abandon_all(void) {
 
 static void test_many_at_once(void) {
     test_folder folder;
-    zonal__file *files[64] = {0};
+    zonal__file *files[400] = {0};
     char name[16];
     int opened = 0;
     if (!CHECK(test_folder_make(&folder))) return;
-    for (; opened < 64; opened++) {
+    for (; opened < 400; opened++) {
         snprintf(name, sizeof name, "f%d", opened);
         if (zonal__file_create(test_folder_file(&folder, name), &files[opened]) != ZONAL_OK) break;
     }
-    CHECK_MSG(opened == 32, "%d files in flight", opened);
+    CHECK_MSG(opened == 320, "%d files in flight", opened);
     CHECK(strstr(zonal_last_error()->message, "end one first") != NULL);
     for (int i = 0; i < opened; i++) CHECK_OK(zonal__file_commit(files[i]));
     CHECK(test_folder_count(&folder) == opened);

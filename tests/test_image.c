@@ -1,5 +1,4 @@
-/* Pictures in memory: src/data/image.h. tests/readers_test.py compares the resampling with Pillow.
- */
+/* Pictures in memory: src/data/image.h. tests/readers_test.py compares resampling with Pillow. */
 #include "data/image.h"
 #include "failing_alloc.h"
 #include "test.h"
@@ -76,12 +75,14 @@ static void test_there_and_back(void) {
 
 static void check_resampled(zonal__image in, int width, int height, const uint8_t *want) {
     zonal__image out = {0};
-    if (CHECK_OK(zonal__image_resample(&in, width, height, &out))) {
+    zonal__resampler resampler = {0};
+    if (CHECK_OK(zonal__image_resample(&resampler, &in, width, height, &out))) {
         CHECK(out.width == width && out.height == height && out.channels == in.channels);
         for (int i = 0; i < width * height * in.channels; i++)
             CHECK_MSG(out.pixels[i] == want[i], "element %d is %d, want %d", i, out.pixels[i],
                       want[i]);
     }
+    zonal__resampler_fini(&resampler);
     zonal__image_fini(&out);
 }
 
@@ -121,29 +122,53 @@ static void test_constant(void) {
 static void test_mirrored(void) {
     uint8_t pixels[31 * 9], mirrored[31 * 9];
     zonal__image in = {31, 9, 1, pixels, 0}, over = {31, 9, 1, mirrored, 0}, a = {0}, b = {0};
+    zonal__resampler resampler = {0};
     for (int i = 0; i < 31 * 9; i++) pixels[i] = (uint8_t)(i * i * 5 + i);
     for (int i = 0; i < 31 * 9; i++) mirrored[i] = pixels[31 * 9 - 1 - i];
-    CHECK_OK(zonal__image_resample(&in, 12, 14, &a));
-    CHECK_OK(zonal__image_resample(&over, 12, 14, &b));
+    CHECK_OK(zonal__image_resample(&resampler, &in, 12, 14, &a));
+    CHECK_OK(zonal__image_resample(&resampler, &over, 12, 14, &b));
     for (int i = 0; i < 12 * 14; i++) {
         int difference = a.pixels[i] - b.pixels[12 * 14 - 1 - i];
         CHECK(difference >= -1 && difference <= 1); /* a float sum in another order, rounded */
     }
+    zonal__resampler_fini(&resampler);
     zonal__image_fini(&a);
     zonal__image_fini(&b);
+}
+
+/* The second picture of a kind finds all its memory there, and a smaller one after it too. */
+static void test_resample_keeps_memory(void) {
+    uint8_t pixels[40 * 30] = {0};
+    zonal__image in = {40, 30, 1, pixels, 0}, out = {0};
+    zonal__resampler resampler = {0};
+    failing_alloc_install(-1, 0);
+    CHECK_OK(zonal__image_resample(&resampler, &in, 17, 11, &out));
+    int64_t calls = failing_alloc_calls();
+    CHECK(calls > 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(zonal__image_resample(&resampler, &in, 17, 11, &out));
+        CHECK_OK(zonal__image_resample(&resampler, &in, 17, 10, &out));
+    }
+    CHECK(failing_alloc_calls() == calls);
+    zonal__resampler_fini(&resampler);
+    zonal__image_fini(&out);
+    CHECK(failing_alloc_remove() == 0);
 }
 
 static void test_resample_refused(void) {
     uint8_t pixel = 0;
     zonal__image in = {1, 1, 1, &pixel, 0}, out = {0};
-    CHECK_FAILS(zonal__image_resample(&in, 0, 5, &out), ZONAL_SHAPE, "0 x 5");
-    CHECK_FAILS(zonal__image_resample(&in, 40000, 5, &out), ZONAL_SHAPE, "40000 x 5");
+    zonal__resampler resampler = {0};
+    CHECK_FAILS(zonal__image_resample(&resampler, &in, 0, 5, &out), ZONAL_SHAPE, "0 x 5");
+    CHECK_FAILS(zonal__image_resample(&resampler, &in, 40000, 5, &out), ZONAL_SHAPE, "40000 x 5");
     CHECK(out.pixels == NULL);
 }
 
 static zonal_status resample_once(void *context) {
     zonal__image out = {0};
-    zonal_status status = zonal__image_resample(context, 3, 3, &out);
+    zonal__resampler resampler = {0};
+    zonal_status status = zonal__image_resample(&resampler, context, 3, 3, &out);
+    zonal__resampler_fini(&resampler);
     zonal__image_fini(&out);
     return status;
 }
@@ -164,6 +189,7 @@ static const test_case tests[] = {
     {"by_hand", test_by_hand},
     {"constant", test_constant},
     {"mirrored", test_mirrored},
+    {"resample_keeps_memory", test_resample_keeps_memory},
     {"resample_refused", test_resample_refused},
     {"allocations", test_allocations},
     {0},

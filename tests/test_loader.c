@@ -313,6 +313,9 @@ static void test_refusals(void) {
     options = options_for(&m, 4);
     options.group[0].views = 0;
     CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "at least one view");
+    options = options_for(&m, 4);
+    zonal__view_law_byol(1, &texture_law[1]);
+    CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "of another kind");
 }
 
 static zonal_status load_some(void *context) {

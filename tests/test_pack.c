@@ -262,7 +262,8 @@ static void test_checksum_notices(void) {
 /* ---- fitting --------------------------------------------------------------------------------- */
 
 static void test_fit_centre(void) {
-    zonal__image in = {0}, scratch = {0}, out = {0};
+    zonal__image in = {0}, out = {0};
+    zonal__pack_scratch scratch = {0};
     if (make_picture(&in, 0, 9, 4, 3) &&
         CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTRE, 4, &scratch, &out))) {
         CHECK(out.width == 4 && out.height == 4 && out.channels == 3);
@@ -273,14 +274,15 @@ static void test_fit_centre(void) {
         CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTRE, 3, &scratch, &out)))
         CHECK(memcmp(out.pixels, in.pixels + 6, 9) == 0);
     zonal__image_fini(&in);
-    zonal__image_fini(&scratch);
+    zonal__pack_scratch_fini(&scratch);
     zonal__image_fini(&out);
 }
 
 /* A picture of two halves stretched to 2 x 2 keeps its halves, cut to a square it does too; a
  * constant one stays constant. */
 static void test_fit_stretch(void) {
-    zonal__image in = {0}, scratch = {0}, out = {0};
+    zonal__image in = {0}, out = {0};
+    zonal__pack_scratch scratch = {0};
     CHECK_OK(zonal__image_shape(&in, 64, 10, 1));
     memset(in.pixels, 77, 640);
     CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_STRETCH, 5, &scratch, &out));
@@ -289,7 +291,7 @@ static void test_fit_stretch(void) {
     CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_AS_IS, 5, &scratch, &out));
     CHECK(out.width == 64 && out.height == 10 && memcmp(out.pixels, in.pixels, 640) == 0);
     zonal__image_fini(&in);
-    zonal__image_fini(&scratch);
+    zonal__pack_scratch_fini(&scratch);
     zonal__image_fini(&out);
 }
 

@@ -287,6 +287,10 @@ static void test_nothing_left(void) {
     options.val_share = .5;
     if (CHECK_OK(zonal__source_idx(&options, &source))) CHECK(source->count == 1);
     zonal__source_close(source);
+    options.split = ZONAL__SPLIT_TRAIN;
+    options.val_share = options.test_share = ZONAL__NO_SHARE;
+    if (CHECK_OK(zonal__source_idx(&options, &source))) CHECK(source->count == 2);
+    zonal__source_close(source);
     test_folder_remove(&folder);
 }
 

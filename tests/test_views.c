@@ -6,7 +6,6 @@
 
 #include "core/memory.h"
 #include "core/random.h"
-#include "data/view_bench.h"
 #include "data/view_law.h"
 #include "failing_alloc.h"
 #include "test.h"
@@ -279,8 +278,7 @@ static void check_against_ref(int kind) {
         zonal__free(got);
     }
     printf("# largest difference of an element: %.2g\n", worst);
-    /* the promise is 1/1020; kept are some 2e-6 of rounding and 4e-4 of the noise's deviation, 0.05
-     */
+    /* 1/1020 is promised; kept are some 2e-6 of rounding and 4e-4 of the noise's deviation, 0.05 */
     CHECK_MSG(worst <= 2e-5, "an element is %g away from the reference", worst);
     zonal__free(a.base);
 }
@@ -524,31 +522,6 @@ static void test_allocations(void) {
         }
 }
 
-/* The measurement measures, and gives back what it takes. */
-static zonal_status measure(void *context) {
-    double milliseconds = 0;
-    zonal__view_bench_options options = {.kind = *(int *)context,
-                                         .count = 5,
-                                         .side = 20,
-                                         .picture_width = 40,
-                                         .picture_height = 30,
-                                         .pictures = 2,
-                                         .threads = 2,
-                                         .runs = 3};
-    ZONAL_TRY(zonal__view_bench(&options, &milliseconds));
-    CHECK(milliseconds > 0);
-    return ZONAL_OK;
-}
-
-static void test_bench(void) {
-    double milliseconds;
-    CHECK_FAILS(zonal__view_bench(&(zonal__view_bench_options){.runs = -1}, &milliseconds),
-                ZONAL_ARGUMENT, "-1 runs");
-    CHECK_FAILS(zonal__view_bench(&(zonal__view_bench_options){.count = -1}, &milliseconds),
-                ZONAL_ARGUMENT, "number of views");
-    for (int kind = 0; kind < 2; kind++) test_every_allocation("a benchmark", measure, &kind);
-}
-
 static void test_run_allocates_nothing(void) {
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
     album a;
@@ -587,7 +560,6 @@ static const test_case tests[] = {{"torchvision_ref", test_torchvision_ref},
                                   {"bad_pictures", test_bad_pictures},
                                   {"bad_views", test_bad_views},
                                   {"allocations", test_allocations},
-                                  {"bench", test_bench},
                                   {"run_allocates_nothing", test_run_allocates_nothing},
                                   {0}};
 

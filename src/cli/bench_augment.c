@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/method_options.h"
 #include "cli/peer.h"
+#include "cli/view_bench.h"
 #include "data/pool.h"
-#include "data/view_bench.h"
 
 static const char *const kinds[] = {"both", "photograph", "texture", NULL};
 enum { BOTH, PHOTOGRAPH, TEXTURE };
@@ -57,13 +57,7 @@ static const zonal__option table[] = {
      .words = dtypes,
      .initial = "bf16",
      .help = "elements of the views"},
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     AT(threads),
-     .initial = "0",
-     .least = 0,
-     .most = 4096,
-     .help = "threads to use; 0: all there are"},
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
     {.name = "torch",
      .type = ZONAL__OPTION_FLAG,
      AT(torch),
@@ -148,6 +142,8 @@ int zonal__cli_bench_augment(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
+    if (s.torch && s.kind == TEXTURE)
+        return zonal__cli_misused("--torch compares photographs; take --kind both or photograph");
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

@@ -42,13 +42,7 @@ static const zonal__option table[] = {
      .metavar = "PIXELS",
      .help = "of the crops"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     AT(threads),
-     .initial = "0",
-     .least = 0,
-     .most = 256,
-     .help = "of the loader; 0: all there are"},
+    ZONAL__THREADS_OPTION(settings, "of the loader; 0: all there are"),
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print a JSON line for each"},
     {0}};
 

@@ -1,9 +1,17 @@
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "core/memory.h"
+
+void zonal__cli_make_plain(char *text) {
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+}
 
 void zonal__cli_say(const char *format, ...) {
     char line[1024];
@@ -11,10 +19,25 @@ void zonal__cli_say(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    /* Names of files come from outside: one line must stay one line, on any terminal. */
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    zonal__cli_make_plain(line);
     fprintf(stderr, "zonal: %s\n", line);
+}
+
+zonal_status zonal__cli_make_folder(const char *path) {
+    struct stat there;
+    const char *remedy = "";
+    int error;
+    if (mkdir(path, 0777) == 0) return ZONAL_OK;
+    error = errno;
+    if (error == ENOENT) remedy = "; make the folder that it lies in first";
+    if (error == EACCES || error == EROFS) remedy = "; choose a place that you may write to";
+    if (error != EEXIST)
+        return ZONAL_FAIL(ZONAL_IO, "cannot make the folder %s: %s%s", path, strerror(error),
+                          remedy);
+    if (stat(path, &there) == 0 && !S_ISDIR(there.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "cannot make the folder %s: a file has that name; give another",
+                          path);
+    return ZONAL_OK;
 }
 
 int zonal__cli_failed(void) {

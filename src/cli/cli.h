@@ -18,6 +18,9 @@
 #ifndef ZONAL_CLI_CLI_H
 #define ZONAL_CLI_CLI_H
 
+#include <math.h>
+#include <stddef.h>
+
 #include "core/options.h"
 
 enum {
@@ -34,6 +37,18 @@ typedef struct zonal__cli_usage {
     int least, most;         /* how many of them */
 } zonal__cli_usage;
 
+/* Entries that many tables have: for a field "threads" or "seed" of the settings, an int64_t. */
+#define ZONAL__THREADS_OPTION(settings_type, text)                                                 \
+    {                                                                                              \
+        .name = "threads", .type = ZONAL__OPTION_INT, .target = offsetof(settings_type, threads),  \
+        .initial = "0", .least = 0, .most = 4096, .help = text                                     \
+    }
+#define ZONAL__SEED_OPTION(settings_type, text)                                                    \
+    {                                                                                              \
+        .name = "seed", .type = ZONAL__OPTION_INT, .target = offsetof(settings_type, seed),        \
+        .initial = "0", .least = 0, .most = INFINITY, .help = text                                 \
+    }
+
 /* Parses a command line by the table. Returns ZONAL__EXIT_CONTINUE with settings and options
  * filled, or the exit status: after --help, printed here, or a mistake, reported here. */
 int zonal__cli_parse(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
@@ -48,6 +63,13 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
+
+/* Puts '?' in the place of control characters. Names come from outside: one line must stay one
+ * line, on any terminal. */
+void zonal__cli_make_plain(char *text);
+
+/* Makes the folder where it is missing; the one that it lies in must be there. */
+zonal_status zonal__cli_make_folder(const char *path);
 
 int zonal__cli_bench(int argc, char **argv);
 int zonal__cli_data(int argc, char **argv);

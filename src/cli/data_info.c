@@ -29,15 +29,9 @@ static const zonal__option table[] = {
      .initial = "all",
      .help = "which part"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     AT(threads),
-     .initial = "0",
-     .least = 0,
-     .most = 256,
-     .help = "threads to use; 0: all there are"},
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar"},
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
     {0}};
 
 static const zonal__cli_usage usage = {
@@ -60,9 +54,38 @@ static const char *class_name(const zonal__source *source, int k, char number[16
     return number;
 }
 
-static void print_text(const zonal__source *source, const zonal__description *d) {
+/* A text from outside as it may go to a terminal. */
+typedef struct plain {
+    char text[2048];
+} plain;
+
+static plain plain_of(const char *text) {
+    plain p;
+    snprintf(p.text, sizeof p.text, "%s", text);
+    zonal__cli_make_plain(p.text);
+    return p;
+}
+
+static void print_classes(const zonal__source *source, const zonal__description *d) {
     char number[16];
-    printf("%s: %s, %" PRId64 " pictures", source->path, source->table->kind, d->count);
+    if (source->classes > 0) printf("  classes    %d\n", source->classes);
+    for (int k = 0; k < source->classes && k < MOST_CLASSES && d->class_counts; k++)
+        printf("    %-32s %8" PRId64 "\n", plain_of(class_name(source, k, number)).text,
+               d->class_counts[k]);
+    if (source->classes > MOST_CLASSES)
+        printf("    ... and %d more (--json prints all)\n", source->classes - MOST_CLASSES);
+}
+
+static void print_bad(const zonal__description *d) {
+    for (int i = 0; i < ZONAL__DESCRIPTION_BAD && d->bad_why[i]; i++)
+        printf("  bad        %s\n", plain_of(d->bad_why[i]).text);
+    if (d->bad > ZONAL__DESCRIPTION_BAD)
+        printf("    ... and %" PRId64 " more\n", d->bad - ZONAL__DESCRIPTION_BAD);
+}
+
+static void print_text(const zonal__source *source, const zonal__description *d) {
+    printf("%s: %s, %" PRId64 " pictures", plain_of(source->path).text, source->table->kind,
+           d->count);
     if (d->bad) printf(" and %" PRId64 " that cannot be read", d->bad);
     if (d->count == 0) {
         putchar('\n');
@@ -83,13 +106,8 @@ static void print_text(const zonal__source *source, const zonal__description *d)
         for (int c = 0; c < d->channels; c++) printf(" %.4f", d->deviation[c]);
         putchar('\n');
     }
-    if (source->classes > 0) printf("  classes    %d\n", source->classes);
-    for (int k = 0; k < source->classes && k < MOST_CLASSES && d->class_counts; k++)
-        printf("    %-24s %8" PRId64 "\n", class_name(source, k, number), d->class_counts[k]);
-    if (source->classes > MOST_CLASSES)
-        printf("    ... and %d more (--json prints all)\n", source->classes - MOST_CLASSES);
-    for (int i = 0; i < ZONAL__DESCRIPTION_BAD && d->bad_why[i]; i++)
-        printf("  bad        %s\n", d->bad_why[i]);
+    print_classes(source, d);
+    print_bad(d);
 }
 
 static void write_size(zonal__json *json, const char *key, zonal__size size) {
@@ -172,6 +190,7 @@ int zonal__cli_data_info(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
+    zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

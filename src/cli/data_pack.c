@@ -16,7 +16,7 @@
 
 static const char *const fittings[] = {"as-is", "centre", "stretch", NULL};
 
-enum { MOST_SPLITS = 3 };
+enum { MOST_SPLITS = 3, USUAL_SIDE = 256 };
 
 typedef struct settings {
     zonal__source_settings source;
@@ -48,19 +48,12 @@ static const zonal__option table[] = {
     {.name = "side",
      .type = ZONAL__OPTION_INT,
      AT(side),
-     .initial = "256",
      .least = 1,
      .most = 16384,
      .metavar = "PIXELS",
-     .help = "centre, stretch: width and height of what is stored"},
+     .help = "centre, stretch: width and height of what is stored; 256 unless given"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     AT(threads),
-     .initial = "0",
-     .least = 0,
-     .most = 256,
-     .help = "threads to use; 0: all there are"},
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
@@ -83,9 +76,11 @@ typedef struct job {
     zonal__split split;
     zonal__pack_writer *writer;
     struct scratch {
-        zonal__image read, fitted;
+        zonal__image read;
+        zonal__pack_scratch fitting;
     } * scratch; /* [workers] */
     zonal__progress progress;
+    int labelled; /* the parts packed so far */
     int64_t packed, bad;
 } job;
 
@@ -94,7 +89,7 @@ static zonal_status make(void *context, int worker, int64_t i, zonal__image *ima
     struct scratch *own = &j->scratch[worker];
     ZONAL_TRY(zonal__source_read(j->source, i, &own->read));
     return zonal__pack_fit(&own->read, (zonal__pack_fitting)j->settings->fit,
-                           (int)j->settings->side, &own->fitted, image);
+                           (int)j->settings->side, &own->fitting, image);
 }
 
 static zonal_status use(void *context, int64_t i, zonal_status made, const zonal__image *image) {
@@ -110,10 +105,18 @@ static zonal_status use(void *context, int64_t i, zonal_status made, const zonal
                            j->split);
 }
 
-/* The first part that is packed says what the classes are; the others must agree. */
+/* The first part that is packed says what the classes are; the others must have some where it has,
+ * and none where it has none. */
 static zonal_status begin(job *j) {
     const zonal__source *source = j->source;
+    if (j->writer && (source->classes > 0) != j->labelled)
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "the %s pictures of %s have %sclasses, but those before them have %s; "
+                          "pack them into files of their own",
+                          zonal__split_words[j->split], source->path, j->labelled ? "no " : "",
+                          j->labelled ? "some" : "none");
     if (j->writer) return ZONAL_OK;
+    j->labelled = source->classes > 0;
     const zonal__pack_options options = {.fit = ZONAL__PACK_AS_IS, /* make has fitted them */
                                          .classes = source->classes,
                                          .class_names = (const char *const *)source->class_names};
@@ -176,7 +179,7 @@ static zonal_status run(const settings *s, const char *path, job *j) {
         zonal__pack_abandon(j->writer);
     for (int w = 0; w < workers; w++) {
         zonal__image_fini(&j->scratch[w].read);
-        zonal__image_fini(&j->scratch[w].fitted);
+        zonal__pack_scratch_fini(&j->scratch[w].fitting);
     }
     zonal__free(j->scratch);
     return status;
@@ -188,6 +191,9 @@ int zonal__cli_data_pack(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     job j = {.settings = &s};
+    if (s.side && s.fit == ZONAL__PACK_AS_IS)
+        return zonal__cli_misused("--side goes with --fit centre or --fit stretch");
+    if (!s.side) s.side = USUAL_SIDE;
     zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();
     if (!s.quiet) {

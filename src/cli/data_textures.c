@@ -1,13 +1,10 @@
 /*
  * zonal data textures: procedural textures as PNG files, or many of them on one sheet.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/data.h"
@@ -74,20 +71,8 @@ static const zonal__option table[] = {
      .words = splits,
      .initial = "train",
      .help = "no texture is in two of them"},
-    {.name = "seed",
-     .type = ZONAL__OPTION_INT,
-     AT(seed),
-     .initial = "0",
-     .least = 0,
-     .most = INFINITY,
-     .help = "another seed, other textures"},
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     AT(threads),
-     .initial = "0",
-     .least = 0,
-     .most = 256,
-     .help = "threads to use; 0: all there are"},
+    ZONAL__SEED_OPTION(settings, "another seed, other textures"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
@@ -116,6 +101,7 @@ typedef struct job {
     const char *family;
     zonal__texture_maker **makers; /* [workers] */
     zonal__image *kept;            /* [count], for the sheet; NULL: none */
+    zonal__image sheet;
     zonal__progress progress;
 } job;
 
@@ -142,14 +128,22 @@ static zonal_status use(void *context, int64_t i, zonal_status made, const zonal
     return ZONAL_OK;
 }
 
-static zonal_status write_sheet(const job *j) {
-    const zonal__sheet_options options = {
-        .columns = (int)j->settings->columns, .margin = 8, .ground = 255};
-    zonal__image sheet = {0};
-    zonal_status status = zonal__sheet_make(j->kept, (int)j->settings->count, &options, &sheet);
-    if (status == ZONAL_OK) status = zonal__image_write_png(j->settings->sheet, &sheet);
-    zonal__image_fini(&sheet);
-    return status;
+static zonal__sheet_options sheet_options(const settings *s) {
+    return (zonal__sheet_options){.columns = (int)s->columns, .margin = 8, .ground = 255};
+}
+
+static zonal_status write_sheet(job *j) {
+    const settings *s = j->settings;
+    const zonal__sheet_options options = sheet_options(s);
+    ZONAL_TRY(zonal__sheet_make(j->kept, (int)s->count, &options, &j->sheet));
+    return zonal__image_write_png(s->sheet, &j->sheet);
+}
+
+/* A sheet that is too large is refused before its textures are made. */
+static zonal_status prepare_sheet(const settings *s, int size, job *j) {
+    const zonal__sheet_options options = sheet_options(s);
+    ZONAL_TRY(zonal__sheet_shape((int)s->count, size, size, 1, &options, &j->sheet));
+    return ZONAL_NEW(&j->kept, s->count, "the sheet's pictures");
 }
 
 static zonal_status prepare(const settings *s, int workers, job *j) {
@@ -160,10 +154,8 @@ static zonal_status prepare(const settings *s, int workers, job *j) {
     j->family = zonal__texture_name(spec.family);
     ZONAL_TRY(ZONAL_NEW(&j->makers, workers, "the makers"));
     for (int w = 0; w < workers; w++) ZONAL_TRY(zonal__texture_maker_create(&spec, &j->makers[w]));
-    if (s->sheet) ZONAL_TRY(ZONAL_NEW(&j->kept, s->count, "the sheet's pictures"));
-    if (s->out && mkdir(s->out, 0777) != 0 && errno != EEXIST)
-        return ZONAL_FAIL(ZONAL_IO, "cannot make the folder %s: %s", s->out, strerror(errno));
-    return ZONAL_OK;
+    if (s->sheet) ZONAL_TRY(prepare_sheet(s, spec.size, j));
+    return s->out ? zonal__cli_make_folder(s->out) : ZONAL_OK;
 }
 
 static zonal_status run(const settings *s) {
@@ -179,6 +171,7 @@ static zonal_status run(const settings *s) {
     if (status == ZONAL_OK && s->sheet) status = write_sheet(&j);
     for (int w = 0; j.makers && w < workers; w++) zonal__texture_maker_destroy(j.makers[w]);
     for (int64_t i = 0; j.kept && i < s->count; i++) zonal__image_fini(&j.kept[i]);
+    zonal__image_fini(&j.sheet);
     zonal__free(j.makers);
     zonal__free(j.kept);
     return status;

@@ -127,8 +127,8 @@ static zonal_status make_views(const zonal__image *texture, const zonal__view *v
 
 /* regions | views, side by side. */
 static zonal_status compose(const zonal__image *texture, const zonal__view *view,
-                            const float *pixels, zonal__image part[VIEWS + 1],
-                            zonal__image whole[2], zonal__image *out) {
+                            const float *pixels, zonal__image part[VIEWS], zonal__image whole[2],
+                            zonal__image *out) {
     const zonal__sheet_options square = {.columns = 2, .margin = MARGIN, .ground = WHITE};
     ZONAL_TRY(draw_regions(texture, view, &whole[0]));
     for (int v = 0; v < VIEWS; v++)
@@ -138,7 +138,7 @@ static zonal_status compose(const zonal__image *texture, const zonal__view *view
 }
 
 static zonal_status draw_views(const char *folder, uint64_t seed) {
-    zonal__image texture = {0}, part[VIEWS + 1] = {0}, whole[2] = {0}, figure = {0};
+    zonal__image texture = {0}, part[VIEWS] = {0}, whole[2] = {0}, figure = {0};
     zonal__view_law law;
     zonal__view view[VIEWS];
     float *pixels = NULL;

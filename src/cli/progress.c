@@ -99,5 +99,7 @@ void zonal__progress_end(zonal__progress *progress) {
 }
 
 void zonal__progress_interrupted(void) {
-    if (line_is_open && write(STDERR_FILENO, "\n", 1) < 0) line_is_open = 0;
+    if (!line_is_open) return;
+    line_is_open = 0;
+    if (write(STDERR_FILENO, "\n", 1) < 0) return; /* nowhere left to say so */
 }

@@ -1,12 +1,10 @@
 /*
  * zonal reproduce: the paper's figures, each by one command with the paper's settings.
  */
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/figure_textures.h"
@@ -28,14 +26,11 @@ static const zonal__option table[] = {
      .initial = ".",
      .metavar = "DIR",
      .help = "the folder to write to; it is made where it is missing"},
-    {.name = "seed",
-     .type = ZONAL__OPTION_INT,
-     AT(seed),
-     .initial = "0",
-     .least = 0,
-     .most = INFINITY,
-     .help = "of textures, views, batches and directions"},
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
+    ZONAL__SEED_OPTION(settings, "of textures, views, batches and directions"),
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar, and no word about the files written"},
     {0}};
 
 static const zonal__cli_usage usage = {
@@ -53,12 +48,15 @@ static const zonal__cli_usage usage = {
 static int forward(int (*command)(int, char **), const char *name, const char *option,
                    const settings *s, const char *file) {
     char path[4096], seed[32];
-    char *line[] = {(char *)name, (char *)option, path, "--quiet", "--seed", seed, NULL};
-    int kernels = command == zonal__cli_kernel; /* which takes neither of the two */
+    char *line[] = {(char *)name, (char *)option, path, "--seed", seed, "--quiet", NULL};
+    int kernels = command == zonal__cli_kernel; /* which takes neither of the last two */
+    int status;
     if (snprintf(path, sizeof path, "%s/%s", s->out, file) >= (int)sizeof path)
         return zonal__cli_misused("--out is too long a name");
     snprintf(seed, sizeof seed, "%lld", (long long)s->seed);
-    return command(kernels ? 3 : 6, line);
+    status = command(kernels ? 3 : s->quiet ? 6 : 5, line);
+    if (status == ZONAL__EXIT_OK && !s->quiet) printf("%s/%s\n", s->out, file);
+    return status;
 }
 
 int zonal__cli_reproduce(int argc, char **argv) {
@@ -76,10 +74,7 @@ int zonal__cli_reproduce(int argc, char **argv) {
                                          "is",
                                   near ? near : "", near ? "?" : "");
     }
-    if (mkdir(s.out, 0777) != 0 && errno != EEXIST) {
-        zonal__cli_say("cannot make the folder %s: %s", s.out, strerror(errno));
-        return ZONAL__EXIT_FAILED;
-    }
+    if (zonal__cli_make_folder(s.out) != ZONAL_OK) return zonal__cli_failed();
     if (figure == KERNELS)
         return forward(zonal__cli_kernel, "kernel", "--figure", &s, "kernels.svg");
     if (figure == VARIANCE)

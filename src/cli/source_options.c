@@ -5,12 +5,17 @@
 
 const char *const zonal__split_words[] = {"all", "train", "val", "test", NULL};
 
+/* A 0 that a user asks for is none; to the library it is the usual share. */
+static double share(double asked) {
+    return asked > 0 ? asked : ZONAL__NO_SHARE;
+}
+
 zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
                                                    const char *path, zonal__split split) {
     return (zonal__source_options){.path = path,
                                    .split = split,
-                                   .val_share = settings->val_share,
-                                   .test_share = settings->test_share,
+                                   .val_share = share(settings->val_share),
+                                   .test_share = share(settings->test_share),
                                    .seed = (uint64_t)settings->seed,
                                    .class_list = settings->class_list,
                                    .channels = (int)settings->channels,

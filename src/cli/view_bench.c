@@ -1,12 +1,12 @@
-#include "data/view_bench.h"
-
-#include <stdlib.h>
-#include <time.h>
+#include "cli/view_bench.h"
 
 #include "backend/device.h"
+#include "cli/timing.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "data/view_law.h"
+
+enum { RUNS = 100 }; /* on a device */
 
 /* All that a run needs, in host memory or in the device's. */
 typedef struct batch {
@@ -28,7 +28,6 @@ static zonal__view_bench_options with_defaults(const zonal__view_bench_options *
     if (!o.picture_height) o.picture_height = texture ? 256 : 375;
     if (!o.pictures) o.pictures = 64;
     if (!o.dtype) o.dtype = o.cuda ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
-    if (!o.runs) o.runs = 9;
     return o;
 }
 
@@ -101,32 +100,16 @@ static zonal_status run(void *context, void *stream) {
     return b->table->run(b->views, b->base, b->pictures, b->view, b->options.count, b->out);
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static zonal_status run_on_host(void *context, int number) {
+    (void)number;
+    return run(context, NULL);
 }
 
 static zonal_status host_time(batch *b, double *milliseconds) {
-    zonal_status status;
-    double *times;
-    ZONAL_TRY(ZONAL_NEW(&times, b->options.runs, "the times"));
-    ZONAL_TRY_GOTO(status, done, run(b, NULL)); /* warm */
-    for (int i = 0; i < b->options.runs; i++) {
-        double start = now();
-        ZONAL_TRY_GOTO(status, done, run(b, NULL));
-        times[i] = now() - start;
-    }
-    qsort(times, (size_t)b->options.runs, sizeof *times, ascending);
-    *milliseconds = times[b->options.runs / 2];
-done:
-    zonal__free(times);
-    return status;
+    zonal__timing timing;
+    ZONAL_TRY(zonal__time_host(run_on_host, b, &timing));
+    *milliseconds = timing.ms;
+    return ZONAL_OK;
 }
 
 /* ---- CUDA ------------------------------------------------------------------------------------ */
@@ -163,7 +146,7 @@ static zonal_status device_batch(const batch *host, batch *b) {
 
 static zonal_status device_time(batch *b, double *milliseconds) {
     double microseconds = 0;
-    ZONAL_TRY(zonal__device_time(run, b, 1, 3, b->options.runs, &microseconds));
+    ZONAL_TRY(zonal__device_time(run, b, 1, 3, RUNS, &microseconds));
     *milliseconds = microseconds / 1000;
     return ZONAL_OK;
 }
@@ -204,10 +187,6 @@ zonal_status zonal__view_bench(const zonal__view_bench_options *options, double 
     host.table = o->cuda ? zonal__views_cuda() : zonal__views_cpu();
     if (!host.table) return zonal_last_error()->status;
     ZONAL_TRY(zonal__views_check_spec(&spec));
-    if (o->pictures < 1 || o->picture_width < 1 || o->picture_height < 1 || o->runs < 1)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "%lld pictures of %d x %d in %d runs: all must be positive",
-                          (long long)o->pictures, o->picture_width, o->picture_height, o->runs);
     ZONAL_TRY(host_batch(&host));
     zonal_status status = time_batch(&host, &spec, milliseconds);
     host_release(&host);

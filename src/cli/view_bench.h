@@ -3,8 +3,8 @@
  * decoded, made over and over. What "zonal bench augment" prints; bench/augment_torch.py measures
  * the same batch in torchvision and Pillow.
  */
-#ifndef ZONAL_DATA_VIEW_BENCH_H
-#define ZONAL_DATA_VIEW_BENCH_H
+#ifndef ZONAL_CLI_VIEW_BENCH_H
+#define ZONAL_CLI_VIEW_BENCH_H
 
 #include "backend/views.h"
 
@@ -18,7 +18,6 @@ typedef struct zonal__view_bench_options {
     int cuda;                          /* on the CUDA device, from and to its memory */
     int threads;                       /* host [all there are] */
     zonal_dtype dtype;                 /* [fp32 on the host, bf16 on CUDA] */
-    int runs;                          /* timed, after one that is not [9] */
     uint64_t seed;
 } zonal__view_bench_options;
 

@@ -15,11 +15,11 @@ typedef struct zonal__size {
 typedef struct zonal__description {
     int64_t count;         /* pictures that could be read */
     int64_t *class_counts; /* [classes of the source], bad pictures not counted; NULL: unlabelled */
-    zonal__size smallest,
-        largest;         /* the pictures of least and greatest area; the first of equals */
-    zonal__size typical; /* the medians of the widths and of the heights */
-    int channels;        /* 1: all are grey; 3: at least one is in colour */
-    int64_t grey;        /* how many are grey */
+    zonal__size smallest;  /* the picture of least area; the first of equals */
+    zonal__size largest;   /* that of greatest area */
+    zonal__size typical;   /* the medians of the widths and of the heights */
+    int channels;          /* 1: all are grey; 3: at least one is in colour */
+    int64_t grey;          /* how many are grey */
     /* Over all pixels of all pictures, by channel, of elements divided by 255. A grey picture
      * counts in every channel. */
     double mean[3], deviation[3];

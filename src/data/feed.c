@@ -45,6 +45,7 @@ struct zonal__feed {
     uint8_t *pixels;          /* device: all of them */
     zonal__picture *pictures; /* device: [count] */
     zonal__picture *shapes;   /* host: the same */
+    int64_t *numbers;         /* host: [count]: what stands for each, itself unless it is corrupt */
     zonal__steps steps;
     int64_t *samples;
     int32_t *labels;
@@ -67,21 +68,15 @@ static size_t resident_bytes(const zonal__source *source) {
 
 typedef struct upload {
     zonal__feed *feed;
-    size_t each;
-    int64_t bad;
+    size_t each; /* bytes of a picture */
 } upload;
 
 static zonal_status read_one(void *context, int worker, int64_t i, zonal__image *image) {
     const upload *u = context;
-    zonal__source *source = u->feed->options.loader.source;
-    int64_t index = i;
-    zonal_status status = zonal__source_read(source, index, image);
+    int64_t *number = &u->feed->numbers[i];
     (void)worker;
-    for (int n = 0; n < 64 && status == ZONAL_FORMAT; n++) { /* another one in its place */
-        index = zonal__source_replacement(source, index);
-        status = zonal__source_read(source, index, image);
-    }
-    return status;
+    *number = i;
+    return zonal__source_read_sound(u->feed->options.loader.source, number, image);
 }
 
 static zonal_status send_one(void *context, int64_t i, zonal_status made,
@@ -131,6 +126,7 @@ static zonal_status upload_all(zonal__feed *f) {
         upload u = {.feed = f, .each = bytes / (size_t)source->count};
         const zonal__pool_task task = {.context = &u, .make = read_one, .use = send_one};
         f->longest = source->width > source->height ? source->width : source->height;
+        ZONAL_TRY(ZONAL_NEW(&f->numbers, source->count, "the pictures' numbers"));
         ZONAL_TRY(zonal__pool_run(&task, source->count, f->options.loader.workers));
     }
     size_t shapes = (size_t)source->count * sizeof *f->shapes;
@@ -147,6 +143,7 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     b->step = f->next;
     b->count = zonal__steps_samples(&f->steps, f->next, &b->epoch, f->samples);
     for (int64_t i = 0; i < b->count; i++) {
+        if (f->numbers) f->samples[i] = f->numbers[f->samples[i]];
         const zonal__picture *picture = &f->shapes[f->samples[i]];
         if (f->labels) f->labels[i] = o->source->labels[f->samples[i]];
         for (int g = 0; g < o->groups; g++)
@@ -342,6 +339,7 @@ void zonal__feed_destroy(zonal__feed *f) {
     zonal__device_stream_destroy(f->copies);
     zonal__steps_fini(&f->steps);
     zonal__free(f->shapes);
+    zonal__free(f->numbers);
     zonal__free(f->samples);
     zonal__free(f->labels);
     zonal__free(f);

@@ -1,12 +1,14 @@
 /*
  * Folders of pictures:
  *
- *     DIR/train/CLASS/...  DIR/val/CLASS/...  DIR/test/CLASS/...     "divided"; validation and
- * valid are other names of val DIR/CLASS/... labelled DIR/... unlabelled
+ *     DIR/train/CLASS/...  DIR/val/CLASS/...  DIR/test/CLASS/...     "divided"
+ *     DIR/CLASS/...                                                  labelled
+ *     DIR/...                                                        unlabelled
  *
- * DIR is divided when it has no other folders than those of splits, or when its train has folders:
- * so a class may be called "train". The classes of a divided set are those of all its splits
- * together, which gives a class the same number in each of them.
+ * Validation and valid are other names of val. DIR is divided when it has no other folders than
+ * those of splits, or when its train has folders: so a class may be called "train". The classes of
+ * a divided set are those of all its splits together, which gives a class the same number in each
+ * of them.
  *
  * Where there is a train folder but no val folder, val is a seeded share of train, as in a set that
  * is not divided; likewise test, where there is neither test nor val. With a val folder but no test
@@ -254,7 +256,8 @@ static zonal_status apply_class_list(folder_source *f, const char *path, zonal__
             status = take_line(f, path, line, classes, &chosen);
     }
     if (status == ZONAL_OK && ferror(stream))
-        status = ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s", path);
+        status =
+            ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s: %s", path, strerror(errno));
     fclose(stream);
     if (status == ZONAL_OK && chosen.count == 0)
         status = ZONAL_FAIL(ZONAL_FORMAT, "%s names no class; write one folder name of %s per line",

@@ -147,8 +147,30 @@ static zonal_status check_images(const galaxy10 *g) {
     return ZONAL_OK;
 }
 
+/* The sides of a dataset's chunks; 1 where it is not stored in chunks. A chunk never exceeds a
+ * dimension of fixed size. libhdf5 1.10 does not insist on that, and reads beyond its own memory
+ * when damage has made a chunk larger than what was stored. */
+static zonal_status check_chunks(const galaxy10 *g, const char *name, hid_t dataset, int rank,
+                                 hsize_t chunk[4]) {
+    hsize_t most[4];
+    hid_t list = H5Dget_create_plist(dataset), space = H5Dget_space(dataset);
+    for (int i = 0; i < 4; i++) chunk[i] = most[i] = 1;
+    H5Sget_simple_extent_dims(space, NULL, most);
+    if (H5Pget_layout(list) == H5D_CHUNKED) H5Pget_chunk(list, rank, chunk);
+    H5Sclose(space);
+    H5Pclose(list);
+    for (int i = 0; i < rank; i++)
+        if (chunk[i] < 1 || (chunk[i] > most[i] && most[i] != H5S_UNLIMITED))
+            return ZONAL_FAIL(ZONAL_FORMAT,
+                              "\"%s\" in %s is damaged: its chunks are larger than all of it; get "
+                              "the file again",
+                              name, g->source.path);
+    return ZONAL_OK;
+}
+
 static zonal_status read_labels(galaxy10 *g, hid_t dataset, hsize_t count) {
     zonal__source *source = &g->source;
+    hsize_t chunk[4];
     if (count != g->shape[0])
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s has %llu pictures in \"images\", but %llu labels in \"ans\"",
@@ -156,6 +178,7 @@ static zonal_status read_labels(galaxy10 *g, hid_t dataset, hsize_t count) {
     if (!has_integers(dataset))
         return ZONAL_FAIL(ZONAL_FORMAT, "the labels \"ans\" in %s are not whole numbers",
                           source->path);
+    ZONAL_TRY(check_chunks(g, "ans", dataset, 1, chunk));
     ZONAL_TRY(ZONAL_NEW(&source->labels, source->count, "the labels"));
     if (H5Dread(dataset, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, source->labels) < 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -169,23 +192,10 @@ static zonal_status read_labels(galaxy10 *g, hid_t dataset, hsize_t count) {
     return ZONAL_OK;
 }
 
-/* Finds how many pictures a row of chunks holds; 1 where the file is not stored in chunks. A chunk
- * never exceeds a dimension of fixed size. libhdf5 1.10 does not insist on that, and reads beyond
- * its own memory when damage has made a chunk larger than what was stored. */
-static zonal_status measure_chunks(galaxy10 *g) {
-    hsize_t chunk[4] = {1, 1, 1, 1}, most[4];
-    hsize_t room = MOST_SLAB_BYTES / (g->shape[1] * g->shape[2] * g->shape[3]);
-    hid_t list = H5Dget_create_plist(g->images), space = H5Dget_space(g->images);
-    H5Sget_simple_extent_dims(space, NULL, most);
-    if (H5Pget_layout(list) == H5D_CHUNKED) H5Pget_chunk(list, 4, chunk);
-    H5Sclose(space);
-    H5Pclose(list);
-    for (int i = 0; i < 4; i++)
-        if (chunk[i] < 1 || (chunk[i] > most[i] && most[i] != H5S_UNLIMITED))
-            return ZONAL_FAIL(ZONAL_FORMAT,
-                              "\"images\" in %s is damaged: its chunks are larger than all of it; "
-                              "get the file again",
-                              g->source.path);
+/* Finds how many pictures a row of chunks holds. */
+static zonal_status measure_slab(galaxy10 *g) {
+    hsize_t chunk[4], room = MOST_SLAB_BYTES / (g->shape[1] * g->shape[2] * g->shape[3]);
+    ZONAL_TRY(check_chunks(g, "images", g->images, 4, chunk));
     if (chunk[0] > g->shape[0]) chunk[0] = g->shape[0];
     g->slab_rows = (int64_t)(chunk[0] < room ? chunk[0] : room);
     return ZONAL_OK;
@@ -230,7 +240,7 @@ static zonal_status open_images(galaxy10 *g) {
     g->source.height = (int)g->shape[1];
     g->source.width = (int)g->shape[2];
     g->source.classes = CLASSES;
-    ZONAL_TRY(measure_chunks(g));
+    ZONAL_TRY(measure_slab(g));
     g->slab_first = -1;
     return zonal__alloc(g->slab_rows * g->source.height * g->source.width, 3,
                         "pictures of a Galaxy10 file", (void **)&g->slab);

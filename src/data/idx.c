@@ -95,8 +95,7 @@ static zonal_status input_open(input *in) {
 }
 
 #ifdef ZONAL_HAVE_ZLIB
-/* At the end of what could be unpacked: zlib counts a file that was cut off as no error of reading.
- */
+/* At the end of what could be unpacked: to zlib a file that was cut off is no error of reading. */
 static zonal_status check_end(input *in) {
     int error;
     gzerror(in->packed, &error);
@@ -135,7 +134,9 @@ static zonal_status read_sizes(input *in, int rank, uint32_t *size) {
     int64_t got, wanted = 4 + 4 * rank;
     ZONAL_TRY(input_read(in, head, wanted, &got));
     if (got < 4 || head[0] != 0 || head[1] != 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is not an idx file: it does not begin with two zeros",
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is not an idx file: it does not begin with two zeros; get it "
+                          "again",
                           in->path);
     if (head[2] != 8 || head[3] != rank)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -206,7 +207,8 @@ static zonal_status load_pictures(idx *set, input *in, part *p) {
                           size[0], size[2], size[1]);
     if (source->count > 0 && ((int)size[1] != source->height || (int)size[2] != source->width))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the pictures of %s have %u x %u pixels, but those of train %d x %d",
+                          "the pictures of %s have %u x %u pixels, but those of train %d x %d; "
+                          "get both files again",
                           in->path, size[2], size[1], source->width, source->height);
     bytes = (int64_t)size[0] * (size[1] * size[2]);
     if (bytes > in->most) return damaged(in, "it is shorter than its header says");
@@ -223,8 +225,9 @@ static zonal_status load_labels(input *in, part *p) {
     uint32_t count = 0;
     ZONAL_TRY(read_sizes(in, 1, &count));
     if (count != p->count)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s has %u labels, but there are %lld pictures", in->path,
-                          count, (long long)p->count);
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s has %u labels, but there are %lld pictures; get both files again",
+                          in->path, count, (long long)p->count);
     if (count > in->most) return damaged(in, "it is shorter than its header says");
     ZONAL_TRY(ZONAL_NEW(&p->labels, count, "labels"));
     return read_elements(in, count, p->labels);
@@ -257,7 +260,10 @@ static zonal_status name_labels(input *in) {
     memcpy(images, "labels", 6);
     memcpy(rank, "idx1", 4);
     if (!settle_suffix(in->path, sizeof in->path))
-        return ZONAL_FAIL(ZONAL_IO, "the labels %s are missing, packed (.gz) or not", in->path);
+        return ZONAL_FAIL(
+            ZONAL_IO,
+            "the labels %s are missing, packed (.gz) or not; put them beside the pictures",
+            in->path);
     return ZONAL_OK;
 }
 
@@ -289,8 +295,8 @@ static zonal_status load_from_folder(idx *set, input *in, const zonal__source_op
             continue;
         ZONAL_TRY(name_file(in, options->path, names[test]));
         if (!settle_suffix(in->path, sizeof in->path))
-            return ZONAL_FAIL(ZONAL_IO, "%s has no file %s, packed (.gz) or not", options->path,
-                              names[test]);
+            return ZONAL_FAIL(ZONAL_IO, "%s has no file %s, packed (.gz) or not; put it there",
+                              options->path, names[test]);
         ZONAL_TRY(load_part(set, in));
     }
     return ZONAL_OK;

@@ -53,46 +53,57 @@ zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__i
 
 /* ---- resampling ------------------------------------------------------------------------------ */
 
-/* The taps of one side: element o of the result is the sum of weight[o][k] times element
- * first[o] + k, k < taps. */
-typedef struct taps {
-    int count;
-    int *first;
-    float *weight;
-} taps;
+typedef struct zonal__resampler_side side;
 
-static void taps_fini(taps *t) {
-    zonal__free(t->first);
-    zonal__free(t->weight);
+/* Room for count elements of that size at *memory, whose contents may be lost. */
+static zonal_status grow(int64_t count, size_t size, size_t *room, void *memory) {
+    void *held;
+    memcpy(&held, memory, sizeof held);
+    if ((size_t)count * size <= *room) return ZONAL_OK;
+    zonal__free(held);
+    *room = 0;
+    zonal_status status = zonal__alloc(count, size, "the filter of a resampled picture", &held);
+    memcpy(memory, &held, sizeof held);
+    if (status == ZONAL_OK) *room = (size_t)count * size;
+    return status;
+}
+
+void zonal__resampler_fini(zonal__resampler *r) {
+    zonal__free(r->across.first);
+    zonal__free(r->across.weight);
+    zonal__free(r->down.first);
+    zonal__free(r->down.weight);
+    zonal__free(r->wide);
+    *r = (zonal__resampler){0};
 }
 
 /* A triangle about the centre of each result pixel, as wide as the larger of one source pixel and
  * one result pixel to either side, cut off at the border and brought to sum 1. */
-static zonal_status taps_init(int from, int to, taps *t) {
+static zonal_status find_taps(int from, int to, side *t) {
     double scale = (double)from / to, reach = scale > 1 ? scale : 1;
-    *t = (taps){.count = (int)ceil(reach) * 2 + 1};
-    ZONAL_TRY(ZONAL_NEW(&t->first, to, "the filter"));
-    ZONAL_TRY(ZONAL_NEW(&t->weight, (int64_t)to * t->count, "the filter"));
+    t->taps = (int)ceil(reach) * 2 + 1;
+    ZONAL_TRY(grow(to, sizeof *t->first, &t->first_room, &t->first));
+    ZONAL_TRY(grow((int64_t)to * t->taps, sizeof *t->weight, &t->weight_room, &t->weight));
     for (int o = 0; o < to; o++) {
         double centre = (o + 0.5) * scale, sum = 0;
         int low = (int)(centre - reach + 0.5), high = (int)(centre + reach + 0.5);
-        float *weight = t->weight + (int64_t)o * t->count;
+        float *weight = t->weight + (int64_t)o * t->taps;
         low = low < 0 ? 0 : low;
         high = high > from ? from : high;
         t->first[o] = low;
-        for (int k = low; k < high; k++) {
-            double w = 1 - fabs((k + 0.5 - centre) / reach);
-            weight[k - low] = (float)(w > 0 ? w : 0);
+        for (int k = 0; k < t->taps; k++) {
+            double w = k < high - low ? 1 - fabs((low + k + 0.5 - centre) / reach) : 0;
+            weight[k] = (float)(w > 0 ? w : 0);
             sum += w > 0 ? w : 0;
         }
-        for (int k = low; k < high; k++) weight[k - low] = (float)(weight[k - low] / sum);
+        for (int k = 0; k < t->taps; k++) weight[k] = (float)(weight[k] / sum);
     }
     return ZONAL_OK;
 }
 
-static int reach_of(const taps *t, int o, int from) {
+static int reach_of(const side *t, int o, int from) {
     int left = from - t->first[o];
-    return left < t->count ? left : t->count;
+    return left < t->taps ? left : t->taps;
 }
 
 static uint8_t to_byte(float x) {
@@ -100,7 +111,7 @@ static uint8_t to_byte(float x) {
 }
 
 /* Rows first into "wide" [in->height][width][channels], then columns. */
-static void resample(const zonal__image *in, const taps *across, const taps *down, float *wide,
+static void resample(const zonal__image *in, const side *across, const side *down, float *wide,
                      zonal__image *out) {
     int channels = in->channels;
     size_t line = (size_t)out->width * (size_t)channels;
@@ -110,14 +121,14 @@ static void resample(const zonal__image *in, const taps *across, const taps *dow
                 const uint8_t *from =
                     in->pixels +
                     ((size_t)y * (size_t)in->width + (size_t)across->first[x]) * (size_t)channels;
-                const float *weight = across->weight + (int64_t)x * across->count;
+                const float *weight = across->weight + (int64_t)x * across->taps;
                 float sum = 0;
                 for (int k = 0, n = reach_of(across, x, in->width); k < n; k++)
                     sum += weight[k] * from[k * channels + c];
                 wide[(size_t)y * line + (size_t)(x * channels + c)] = sum;
             }
     for (int y = 0; y < out->height; y++) {
-        const float *weight = down->weight + (int64_t)y * down->count;
+        const float *weight = down->weight + (int64_t)y * down->taps;
         int n = reach_of(down, y, in->height);
         for (size_t i = 0; i < line; i++) {
             const float *from = wide + (size_t)down->first[y] * line + i;
@@ -128,20 +139,13 @@ static void resample(const zonal__image *in, const taps *across, const taps *dow
     }
 }
 
-zonal_status zonal__image_resample(const zonal__image *in, int width, int height,
-                                   zonal__image *out) {
-    taps across = {0}, down = {0};
-    float *wide = NULL;
-    zonal_status status;
-    ZONAL_TRY_GOTO(status, done, zonal__image_shape(out, width, height, in->channels));
-    ZONAL_TRY_GOTO(status, done, taps_init(in->width, width, &across));
-    ZONAL_TRY_GOTO(status, done, taps_init(in->height, height, &down));
-    ZONAL_TRY_GOTO(status, done,
-                   ZONAL_NEW(&wide, (int64_t)in->height * width * in->channels, "the filter"));
-    resample(in, &across, &down, wide, out);
-done:
-    taps_fini(&across);
-    taps_fini(&down);
-    zonal__free(wide);
-    return status;
+zonal_status zonal__image_resample(zonal__resampler *r, const zonal__image *in, int width,
+                                   int height, zonal__image *out) {
+    ZONAL_TRY(zonal__image_shape(out, width, height, in->channels));
+    ZONAL_TRY(find_taps(in->width, width, &r->across));
+    ZONAL_TRY(find_taps(in->height, height, &r->down));
+    ZONAL_TRY(
+        grow((int64_t)in->height * width * in->channels, sizeof *r->wide, &r->wide_room, &r->wide));
+    resample(in, &r->across, &r->down, r->wide, out);
+    return ZONAL_OK;
 }

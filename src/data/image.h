@@ -33,9 +33,23 @@ void zonal__image_fini(zonal__image *image);
  * of channels copies. in and out differ. */
 zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out);
 
+/* What resampling needs besides the pictures; it grows as images do. Zero-initialise. */
+typedef struct zonal__resampler {
+    struct zonal__resampler_side {
+        int taps;      /* of one result element, at most */
+        int *first;    /* [side]: the first source element of each */
+        float *weight; /* [side][taps] */
+        size_t first_room, weight_room;
+    } across, down;
+    float *wide; /* [height of the source][width of the result][channels] */
+    size_t wide_room;
+} zonal__resampler;
+
+void zonal__resampler_fini(zonal__resampler *resampler);
+
 /* Resamples to width x height by the triangle filter, widened where it shrinks (what Pillow calls
  * BILINEAR): an average, free of aliases. in and out differ. */
-zonal_status zonal__image_resample(const zonal__image *in, int width, int height,
-                                   zonal__image *out);
+zonal_status zonal__image_resample(zonal__resampler *resampler, const zonal__image *in, int width,
+                                   int height, zonal__image *out);
 
 #endif

@@ -9,12 +9,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/memory.h"
 #include "data/order.h"
-
-enum { MOST_WORKERS = 256, TRIES = 64 };
+#include "data/pool.h"
 
 typedef struct slot {
     zonal__batch batch; /* step < 0: free */
@@ -31,6 +29,7 @@ typedef struct worker {
     zonal__loader *loader;
     pthread_t thread;
     zonal__image image, shrunk;
+    zonal__resampler resampler;
     zonal__views *engine[ZONAL__LOADER_GROUPS];
 } worker;
 
@@ -71,8 +70,6 @@ static void open_slot(zonal__loader *l, slot *s, int64_t step) {
     s->batch.count = zonal__steps_samples(&l->steps, step, &s->batch.epoch, s->samples);
     s->taken = s->done = 0;
     s->used = 0;
-    for (int64_t i = 0; s->labels && i < s->batch.count; i++)
-        s->labels[i] = l->options.source->labels[s->samples[i]];
 }
 
 /* ---- one sample ------------------------------------------------------------------------------ */
@@ -80,15 +77,9 @@ static void open_slot(zonal__loader *l, slot *s, int64_t step) {
 /* Reads a picture; a corrupt one is replaced by another, which the batch then names. */
 static zonal_status read_picture(worker *w, slot *s, int64_t i) {
     zonal__source *source = w->loader->options.source;
-    zonal_status status = ZONAL_FORMAT;
-    for (int n = 0; n < TRIES && status == ZONAL_FORMAT; n++) {
-        if (n > 0) {
-            s->samples[i] = zonal__source_replacement(source, s->samples[i]);
-            if (s->labels) s->labels[i] = source->labels[s->samples[i]];
-        }
-        status = zonal__source_read(source, s->samples[i], &w->image);
-    }
-    return status;
+    ZONAL_TRY(zonal__source_read_sound(source, &s->samples[i], &w->image));
+    if (s->labels) s->labels[i] = source->labels[s->samples[i]];
+    return ZONAL_OK;
 }
 
 static void *view_at(const zonal__loader *l, const slot *s, int g, int v, int64_t i) {
@@ -105,8 +96,8 @@ static zonal_status shrink(worker *w, const zonal__image **picture) {
     *picture = &w->image;
     if (scale >= 1) return ZONAL_OK;
     *picture = &w->shrunk;
-    return zonal__image_resample(&w->image, width < 1 ? 1 : width, height < 1 ? 1 : height,
-                                 &w->shrunk);
+    return zonal__image_resample(&w->resampler, &w->image, width < 1 ? 1 : width,
+                                 height < 1 ? 1 : height, &w->shrunk);
 }
 
 static zonal_status make_views(worker *w, slot *s, int64_t i, const zonal__image *image) {
@@ -241,8 +232,14 @@ zonal_status zonal__loader_check(const zonal__loader_options *o) {
         if (o->group[g].views < 1 || !o->group[g].laws)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "a group of views needs at least one view, with its "
                                               "law");
-        for (int v = 0; v < o->group[g].views; v++)
+        for (int v = 0; v < o->group[g].views; v++) {
             ZONAL_TRY(zonal__view_law_check(&o->group[g].laws[v]));
+            if (o->group[g].laws[v].kind != o->group[g].laws[0].kind)
+                return ZONAL_FAIL(ZONAL_ARGUMENT,
+                                  "view %d of group %d is of another kind than the first; make a "
+                                  "group for each kind",
+                                  v, g);
+        }
     }
     return ZONAL_OK;
 }
@@ -255,10 +252,8 @@ static int longest_of(const zonal__source *source, int limit) {
 
 static void set_defaults(zonal__loader *l) {
     zonal__loader_options *o = &l->options;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     const zonal__source *source = o->source;
-    if (o->workers <= 0) o->workers = processors > 0 ? (int)processors : 1;
-    if (o->workers > MOST_WORKERS) o->workers = MOST_WORKERS;
+    o->workers = zonal__pool_workers(o->workers);
     if (o->ahead <= 0) o->ahead = 3;
     if (o->longest <= 0) o->longest = longest_of(source, o->raw ? 512 : 4096);
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
@@ -407,6 +402,7 @@ void zonal__loader_destroy(zonal__loader *l) {
         worker *w = &l->workers[i];
         zonal__image_fini(&w->image);
         zonal__image_fini(&w->shrunk);
+        zonal__resampler_fini(&w->resampler);
         for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) l->table->destroy(w->engine[g]);
     }
     for (int i = 0; l->slots && i < l->options.ahead; i++) drop_slot(l, &l->slots[i]);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/checksum.h"
 #include "core/file.h"
 #include "core/memory.h"
 #include "data/split.h"
@@ -47,35 +48,8 @@ typedef struct foot {
 
 _Static_assert(sizeof(head) == 64 && sizeof(entry) == 32 && sizeof(foot) == 64, "no padding");
 
-/* ---- the checksum ---------------------------------------------------------------------------- */
-
-static const uint64_t MULTIPLIER = 0x9e3779b97f4a7c15; /* 2^64 over the golden ratio, odd */
-
-static uint64_t mix(uint64_t state, uint64_t word) {
-    uint64_t product = (state ^ word) * MULTIPLIER;
-    return product << 29 | product >> 35;
-}
-
-/* Four lanes, because one would wait for its multiplication at every word. */
-static void mix_block(uint64_t lane[4], const uint8_t *block) {
-    uint64_t word[4];
-    memcpy(word, block, sizeof word);
-    for (int k = 0; k < 4; k++) lane[k] = mix(lane[k], word[k]);
-}
-
 uint64_t zonal__pack_checksum(const void *bytes, size_t n) {
-    const uint8_t *at = bytes;
-    uint64_t lane[4], sum = n;
-    size_t whole = n / 32 * 32;
-    for (int k = 0; k < 4; k++) lane[k] = (uint64_t)(k + 1) * MULTIPLIER;
-    for (size_t i = 0; i < whole; i += 32) mix_block(lane, at + i);
-    if (whole < n) {
-        uint8_t last[32] = {0};
-        memcpy(last, at + whole, n - whole);
-        mix_block(lane, last);
-    }
-    for (int k = 0; k < 4; k++) sum = mix(sum, lane[k]);
-    return sum ^ sum >> 32;
+    return zonal__checksum_of(bytes, n);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -89,7 +63,8 @@ struct zonal__pack_writer {
     int64_t count, room; /* of the table */
     char *names;         /* as they go into the file; NULL: none */
     size_t names_bytes;  /* with their zero bytes */
-    zonal__image scratch, fitted;
+    zonal__pack_scratch scratch;
+    zonal__image fitted;
 };
 
 static zonal_status copy_names(zonal__pack_writer *writer, const zonal__pack_options *options) {
@@ -122,7 +97,7 @@ static zonal_status check_options(const zonal__pack_options *options) {
 static void destroy_writer(zonal__pack_writer *writer) {
     zonal__free(writer->table);
     zonal__free(writer->names);
-    zonal__image_fini(&writer->scratch);
+    zonal__pack_scratch_fini(&writer->scratch);
     zonal__image_fini(&writer->fitted);
     zonal__free(writer);
 }
@@ -172,13 +147,19 @@ static zonal_status crop_square(const zonal__image *in, zonal__image *out) {
     return ZONAL_OK;
 }
 
+void zonal__pack_scratch_fini(zonal__pack_scratch *scratch) {
+    zonal__image_fini(&scratch->square);
+    zonal__resampler_fini(&scratch->resampler);
+}
+
 zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, int side,
-                             zonal__image *scratch, zonal__image *out) {
+                             zonal__pack_scratch *scratch, zonal__image *out) {
     if (fit == ZONAL__PACK_AS_IS || (in->width == side && in->height == side))
         return zonal__image_convert(in, in->channels, out);
-    if (fit == ZONAL__PACK_STRETCH) return zonal__image_resample(in, side, side, out);
-    ZONAL_TRY(crop_square(in, scratch));
-    return zonal__image_resample(scratch, side, side, out);
+    if (fit == ZONAL__PACK_STRETCH)
+        return zonal__image_resample(&scratch->resampler, in, side, side, out);
+    ZONAL_TRY(crop_square(in, &scratch->square));
+    return zonal__image_resample(&scratch->resampler, &scratch->square, side, side, out);
 }
 
 static zonal_status reserve_entry(zonal__pack_writer *writer) {

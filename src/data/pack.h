@@ -34,13 +34,7 @@
  * What says how many pictures there are stands at the end, so a pack is written in one go, and a
  * file that was cut off anywhere has no foot.
  *
- * The checksum, with M = 0x9e3779b97f4a7c15, arithmetic modulo 2^64 and "turn" a rotation by 29
- * bits to the left: the bytes, filled up with zeros to a multiple of 32, are u64 words w[0], w[1],
- * ...; word i goes to lane i mod 4 by lane = turn((lane ^ w[i]) M), lane k starting from (k + 1) M;
- * at last sum = the number of bytes, then sum = turn((sum ^ lane k) M) for k = 0 to 3, and the
- * checksum is sum ^ (sum >> 32). Each step can be undone, so damage within one word is always
- * found, and other damage with probability 1 - 2^-64 or thereabouts. It is no guard against
- * malice.
+ * The checksum is that of core/checksum.h, which has its formula. It is no guard against malice.
  *
  * Foot, table and names are checked when a pack is opened: all that the reader relies on. Pixels
  * are checked when a picture is read for the first time, or by zonal__pack_verify. The size of the
@@ -86,10 +80,17 @@ zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *ima
 zonal_status zonal__pack_commit(zonal__pack_writer *writer);
 void zonal__pack_abandon(zonal__pack_writer *writer); /* accepts NULL */
 
+/* What zonal__pack_fit needs besides the pictures. Zero-initialise. */
+typedef struct zonal__pack_scratch {
+    zonal__image square;
+    zonal__resampler resampler;
+} zonal__pack_scratch;
+void zonal__pack_scratch_fini(zonal__pack_scratch *scratch);
+
 /* What zonal__pack_add does to a picture first, for callers that do it in threads of their own:
- * a picture that has been fitted is added as it is. scratch and out differ from in. */
+ * a picture that has been fitted is added as it is. out differs from in. */
 zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, int side,
-                             zonal__image *scratch, zonal__image *out);
+                             zonal__pack_scratch *scratch, zonal__image *out);
 
 /* ---- reading: zonal__source_pack, and what only packs can do --------------------------------- */
 

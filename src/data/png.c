@@ -108,6 +108,12 @@ static void on_error(png_structp codec, png_const_charp message) {
     longjmp(png->failed, 1);
 }
 
+static _Noreturn void does_not_start(zonal__png *png) {
+    snprintf(png->message, sizeof png->message, "libpng %s does not start",
+             png_get_libpng_ver(NULL));
+    longjmp(png->failed, 1);
+}
+
 /* Warnings are about chunks that do not touch the pixels. */
 static void on_warning(png_structp codec, png_const_charp message) {
     (void)codec, (void)message;
@@ -136,11 +142,7 @@ static void open_reader(zonal__png *png, const zonal__encoded *in) {
     png->codec = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, png, on_error, on_warning, png,
                                           on_alloc, on_free);
     if (png->codec) png->info = png_create_info_struct(png->codec);
-    if (!png->info) {
-        snprintf(png->message, sizeof png->message, "libpng %s does not start",
-                 png_get_libpng_ver(NULL));
-        longjmp(png->failed, 1);
-    }
+    if (!png->info) does_not_start(png);
     png_set_user_limits(png->codec, ZONAL__IMAGE_SIDE, ZONAL__IMAGE_SIDE);
     png_set_chunk_malloc_max(png->codec, LARGEST_CHUNK);
     /* -1: pass over every chunk that is not needed for the pixels, texts and profiles too. */
@@ -193,7 +195,7 @@ static void write_picture(zonal__png *png, zonal__file *file, const zonal__image
     png->codec = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, png, on_error, on_warning, png,
                                            on_alloc, on_free);
     if (png->codec) png->info = png_create_info_struct(png->codec);
-    if (!png->info) longjmp(png->failed, 1);
+    if (!png->info) does_not_start(png);
     png_set_write_fn(png->codec, file, on_write, on_flush);
     png_set_IHDR(png->codec, png->info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
                  image->channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB,

@@ -2,9 +2,10 @@
  * Pictures made by many threads and used by one, in order: for packing, describing and writing
  * whole sets.
  *
- *     make(context, worker, i, image)         on any worker, several at once; "worker" picks
- * scratch use(context, i, made, image)            on the calling thread, for i = 0, 1, 2, ...
+ *     make(context, worker, i, image)     on any worker, several at once
+ *     use(context, i, made, image)        on the calling thread, for i = 0, 1, 2, ...
  *
+ * "worker", from 0 to zonal__pool_workers(workers) - 1, tells make whose scratch memory to use.
  * "made" is the status of make; where it is not ZONAL_OK its sentence is the calling thread's last
  * error, so that use can log it and go on, or return it and end the run.
  */

@@ -42,7 +42,8 @@ static uint32_t big32(const uint8_t *p) {
 
 static zonal_status check_size(const char *name, uint32_t width, uint32_t height) {
     if (width < 1 || height < 1)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is a damaged picture: it claims %u x %u pixels", name,
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is a damaged picture: it claims %u x %u pixels; save it again", name,
                           width, height);
     if (width > ZONAL__IMAGE_SIDE || height > ZONAL__IMAGE_SIDE ||
         (int64_t)width * height > ZONAL__IMAGE_AREA)

@@ -18,24 +18,34 @@ static int side(int64_t cells, int64_t cell, int64_t margin) {
     return pixels > INT32_MAX ? INT32_MAX : (int)pixels;
 }
 
-zonal_status zonal__sheet_make(const zonal__image *images, int count,
-                               const zonal__sheet_options *options, zonal__image *out) {
-    int width = 0, height = 0, channels = 1, columns = options->columns;
+static int columns_of(int count, const zonal__sheet_options *options) {
+    int columns = options->columns;
+    if (columns == 0)
+        while ((int64_t)columns * columns < count) columns++;
+    return columns;
+}
+
+zonal_status zonal__sheet_shape(int count, int width, int height, int channels,
+                                const zonal__sheet_options *options, zonal__image *out) {
+    int columns = columns_of(count, options);
     if (count < 1 || columns < 0 || options->margin < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a contact sheet of %d pictures in %d columns with margin %d is not "
                           "possible: give at least one picture, and no negative number",
                           count, columns, options->margin);
+    return zonal__image_shape(out, side(columns, width, options->margin),
+                              side((count - 1) / columns + 1, height, options->margin), channels);
+}
+
+zonal_status zonal__sheet_make(const zonal__image *images, int count,
+                               const zonal__sheet_options *options, zonal__image *out) {
+    int width = 0, height = 0, channels = 1, columns = columns_of(count, options);
     for (int i = 0; i < count; i++) {
         if (images[i].width > width) width = images[i].width;
         if (images[i].height > height) height = images[i].height;
         if (images[i].channels > channels) channels = images[i].channels;
     }
-    if (columns == 0)
-        while ((int64_t)columns * columns < count) columns++;
-    ZONAL_TRY(zonal__image_shape(out, side(columns, width, options->margin),
-                                 side((count - 1) / columns + 1, height, options->margin),
-                                 channels));
+    ZONAL_TRY(zonal__sheet_shape(count, width, height, channels, options, out));
     memset(out->pixels, options->ground,
            (size_t)out->width * (size_t)out->height * (size_t)out->channels);
     for (int i = 0; i < count; i++) {

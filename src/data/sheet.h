@@ -12,6 +12,11 @@ typedef struct zonal__sheet_options {
     uint8_t ground; /* the grey of the margins */
 } zonal__sheet_options;
 
+/* Shapes "out" for a sheet of count pictures, none larger than width x height: to learn that it is
+ * too large (ZONAL_SHAPE) before they are made. */
+zonal_status zonal__sheet_shape(int count, int width, int height, int channels,
+                                const zonal__sheet_options *options, zonal__image *out);
+
 /* Lays count >= 1 pictures out row by row. A cell is as large as the largest width and height, and
  * each picture is in the middle of its cell. The sheet is RGB where one of them is. */
 zonal_status zonal__sheet_make(const zonal__image *images, int count,

@@ -107,6 +107,16 @@ int64_t zonal__source_replacement(const zonal__source *source, int64_t index) {
     return next;
 }
 
+zonal_status zonal__source_read_sound(zonal__source *source, int64_t *index, zonal__image *out) {
+    enum { TRIES = 64 };
+    zonal_status status = zonal__source_read(source, *index, out);
+    for (int n = 1; n < TRIES && status == ZONAL_FORMAT; n++) {
+        *index = zonal__source_replacement(source, *index);
+        status = zonal__source_read(source, *index, out);
+    }
+    return status;
+}
+
 zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep) {
     int32_t *labels = NULL;
     int64_t *order;
@@ -160,7 +170,8 @@ static opener *kind_of_file(const char *path, const void *head, size_t bytes) {
     if ((bytes >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0) || ends_with(path, ".h5") ||
         ends_with(path, ".hdf5"))
         return zonal__source_galaxy10;
-    if (ends_with(path, "-idx3-ubyte") || ends_with(path, "-idx3-ubyte.gz"))
+    if ((bytes >= 4 && memcmp(head, "\0\0\10\3", 4) == 0) || ends_with(path, "idx3-ubyte") ||
+        ends_with(path, "idx3-ubyte.gz"))
         return zonal__source_idx;
     return NULL;
 }
@@ -196,5 +207,7 @@ zonal_status zonal__source_open(const zonal__source_options *options, zonal__sou
                           options->path, strerror(errno));
     if (S_ISDIR(about.st_mode)) return kind_of_folder(options->path)(options, source);
     if (S_ISREG(about.st_mode)) return open_file(options, source);
-    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is neither a file nor a folder", options->path);
+    return ZONAL_FAIL(ZONAL_IO,
+                      "cannot read %s: it is neither a file nor a folder; give one of them",
+                      options->path);
 }

@@ -53,10 +53,12 @@ struct zonal__source {
     _Atomic(_Atomic(uint8_t) *) known_bad; /* [count]: which; NULL: none yet */
 };
 
+enum { ZONAL__NO_SHARE = -1 };
+
 typedef struct zonal__source_options {
     const char *path;   /* a folder, a file, or "textures:FAMILY" */
     zonal__split split; /* where the source has no splits of its own, a stratified, seeded one */
-    double val_share, test_share; /* of that split; 0, 0: 0.1 each */
+    double val_share, test_share; /* of that split; 0, 0: 0.1 each; ZONAL__NO_SHARE: none */
     uint64_t seed;                /* of that split, and of textures */
     const char *class_list; /* a file with one class (folder) name per line: only those, in that
                              * order; text after the first space is ignored; NULL: all, sorted */
@@ -84,6 +86,10 @@ zonal_status zonal__source_read(zonal__source *source, int64_t index, zonal__ima
 /* What to read in place of a corrupt picture: the next one, round about; of the same class where
  * there are labels and the class has another. */
 int64_t zonal__source_replacement(const zonal__source *source, int64_t index);
+
+/* Reads picture *index or, where it is corrupt, another one in its place; *index becomes the number
+ * of what was read. ZONAL_FORMAT when 64 in turn are corrupt. */
+zonal_status zonal__source_read_sound(zonal__source *source, int64_t *index, zonal__image *out);
 
 /* Keeps the n pictures "keep" (numbers of the present order) and forgets the others, and which were
  * corrupt. Not while others read. On failure nothing has changed. */

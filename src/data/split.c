@@ -100,11 +100,16 @@ done:
     return status;
 }
 
+/* The share that options ask for: 0 where there shall be none, or the usual one. */
+static double share_of(double asked, int unset) {
+    return unset ? USUAL_SHARE : asked == ZONAL__NO_SHARE ? 0 : asked;
+}
+
 zonal_status zonal__split_keep(zonal__source *source, const zonal__source_options *options,
                                int own_test) {
     int unset = options->val_share == 0 && options->test_share == 0;
-    double val = unset ? USUAL_SHARE : options->val_share;
-    double test = own_test ? 0 : unset ? USUAL_SHARE : options->test_share;
+    double val = share_of(options->val_share, unset);
+    double test = own_test ? 0 : share_of(options->test_share, unset);
     int64_t *keep, kept;
     zonal_status status;
     if (options->split == ZONAL__SPLIT_ALL) return ZONAL_OK;

@@ -255,8 +255,8 @@ static void draw_photograph(const zonal__view_law *law, const draws *d, int widt
 }
 
 /* What is seen at p (from the view's centre, in source pixels) moved there from q (from the
- * source's centre) by p = scale turn(angle) shear q + shift. A view pixel therefore comes from q =
- * shear^-1 turn(-angle) (p - shift)/scale,     shear^-1 = (1, -shear; 0, 1).  */
+ * source's centre) by p = scale turn(angle) shear q + shift. A view pixel therefore comes from
+ *     q = shear^-1 turn(-angle) (p - shift)/scale,     shear^-1 = (1, -shear; 0, 1). */
 static void draw_affine(const zonal__view_law *law, const draws *d, int width, int height,
                         int out_width, int out_height, float affine[6]) {
     double angle = within(d, DRAW_ROTATION, -law->rotation, law->rotation);

@@ -6,8 +6,8 @@
  *     zonal__view_law_byol(0, &law);                      the first of BYOL's two pipelines
  *     law.grey = 0.1;                                     any range may be changed
  *     ZONAL_TRY(zonal__view_law_check(&law));
- *     zonal__view_draw(&law, seed, epoch, sample, 0, picture_width, picture_height, 224, 224,
- * &view);
+ *     zonal__view_draw(&law, seed, epoch, sample, 0, picture_width, picture_height,
+ *                      view_width, view_height, &view);
  *
  * Every view number has a law of its own: the first and the second global view differ in BYOL, and
  * local views take smaller parts.

@@ -13,6 +13,7 @@
 #include "backend/cpu/views_photograph.h"
 #include "backend/cpu/views_scratch.h"
 #include "backend/cpu/views_texture.h"
+#include "core/bf16.h"
 #include "core/memory.h"
 
 struct zonal__views {
@@ -91,24 +92,17 @@ failed:
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* The upper half of a float, rounded to the nearest, a tie to the even one. */
-static inline uint16_t to_bf16(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-CLONES static void store_grey(int64_t n, const float *restrict x, float mean, float scale,
-                              float *restrict fp32, uint16_t *restrict bf16) {
+ZONAL__CLONES static void store_grey(int64_t n, const float *restrict x, float mean, float scale,
+                                     float *restrict fp32, uint16_t *restrict bf16) {
     if (fp32)
         for (int64_t i = 0; i < n; i++) fp32[i] = (x[i] - mean) * scale;
     else
-        for (int64_t i = 0; i < n; i++) bf16[i] = to_bf16((x[i] - mean) * scale);
+        for (int64_t i = 0; i < n; i++) bf16[i] = zonal__bf16_from_float((x[i] - mean) * scale);
 }
 
-CLONES static void store_rgb(int64_t n, const float *restrict r, const float *restrict g,
-                             const float *restrict b, const float *mean, const float *scale,
-                             float *restrict fp32, uint16_t *restrict bf16) {
+ZONAL__CLONES static void store_rgb(int64_t n, const float *restrict r, const float *restrict g,
+                                    const float *restrict b, const float *mean, const float *scale,
+                                    float *restrict fp32, uint16_t *restrict bf16) {
     const float m0 = mean[0], m1 = mean[1], m2 = mean[2];
     const float s0 = scale[0], s1 = scale[1], s2 = scale[2];
     if (fp32)
@@ -119,9 +113,9 @@ CLONES static void store_rgb(int64_t n, const float *restrict r, const float *re
         }
     else
         for (int64_t i = 0; i < n; i++) {
-            bf16[3 * i] = to_bf16((r[i] - m0) * s0);
-            bf16[3 * i + 1] = to_bf16((g[i] - m1) * s1);
-            bf16[3 * i + 2] = to_bf16((b[i] - m2) * s2);
+            bf16[3 * i] = zonal__bf16_from_float((r[i] - m0) * s0);
+            bf16[3 * i + 1] = zonal__bf16_from_float((g[i] - m1) * s1);
+            bf16[3 * i + 2] = zonal__bf16_from_float((b[i] - m2) * s2);
         }
 }
 

@@ -44,9 +44,9 @@ static void taps_fill(int from, int to, int mirror, double total, taps *t) {
 }
 
 /* line = a * first + b * second, or added to what is there. */
-CLONES static void add_rows(int64_t n, const uint8_t *restrict first, float a,
-                            const uint8_t *restrict second, float b, int more,
-                            float *restrict line) {
+ZONAL__CLONES static void add_rows(int64_t n, const uint8_t *restrict first, float a,
+                                   const uint8_t *restrict second, float b, int more,
+                                   float *restrict line) {
     if (more)
         for (int64_t x = 0; x < n; x++)
             line[x] += a * (float)(int)first[x] + b * (float)(int)second[x];
@@ -71,9 +71,9 @@ static void add_up_rows(const uint8_t *crop, int64_t stride, const zonal__view *
 /* Four floats at a time are a pixel and the beginning of the next, which is not looked at. */
 typedef float quad __attribute__((vector_size(16)));
 
-CLONES static void resample_rgb(int width, const taps *across, const float *restrict line,
-                                float *restrict pixels, float *restrict r, float *restrict g,
-                                float *restrict b) {
+ZONAL__CLONES static void resample_rgb(int width, const taps *across, const float *restrict line,
+                                       float *restrict pixels, float *restrict r, float *restrict g,
+                                       float *restrict b) {
     int count = across->count;
     for (int x = 0; x < width; x++) {
         const float *from = line + 3 * (int64_t)across->first[x];
@@ -92,8 +92,8 @@ CLONES static void resample_rgb(int width, const taps *across, const float *rest
     }
 }
 
-CLONES static void resample_grey(int width, const taps *across, const float *restrict line,
-                                 float *restrict out) {
+ZONAL__CLONES static void resample_grey(int width, const taps *across, const float *restrict line,
+                                        float *restrict out) {
     int count = across->count;
     for (int x = 0; x < width; x++) {
         const float *from = line + across->first[x];
@@ -139,7 +139,7 @@ static void crop_and_resample(const zonal__views_spec *spec, scratch *s, const u
 /* ---- adjustments ----------------------------------------------------------------------------- */
 
 /* x = clamp(factor x + constant): brightness, and contrast once its mean is known */
-CLONES static void scale_and_add(int64_t n, float factor, float constant, float *x) {
+ZONAL__CLONES static void scale_and_add(int64_t n, float factor, float constant, float *x) {
     for (int64_t i = 0; i < n; i++) x[i] = clamp(factor * x[i] + constant);
 }
 
@@ -147,7 +147,7 @@ CLONES static void scale_and_add(int64_t n, float factor, float constant, float 
  * vector length. */
 typedef float lanes __attribute__((vector_size(64)));
 
-CLONES static double sum_row(int64_t n, const float *x) {
+ZONAL__CLONES static double sum_row(int64_t n, const float *x) {
     enum { LANES = 16 };
     lanes sums = {0}, some;
     double total = 0;
@@ -177,8 +177,8 @@ static void contrast(const zonal__views_spec *spec, scratch *s, float factor) {
                       (float)((1 - (double)factor) * grey), s->plane[c]);
 }
 
-CLONES static void saturate(int64_t n, float factor, float *restrict r, float *restrict g,
-                            float *restrict b) {
+ZONAL__CLONES static void saturate(int64_t n, float factor, float *restrict r, float *restrict g,
+                                   float *restrict b) {
     for (int64_t i = 0; i < n; i++) {
         float grey = (1 - factor) * (0.2989f * r[i] + 0.587f * g[i] + 0.114f * b[i]);
         r[i] = clamp(factor * r[i] + grey);
@@ -199,8 +199,8 @@ static inline float hexagon(float h, float ahead) {
 
 /* Hue without branches: the largest value less a share of the chroma for each channel. It is the
  * same function as by way of saturation and sector, with one division instead of four. */
-CLONES static void turn_hue(int64_t n, float turns, float *restrict r, float *restrict g,
-                            float *restrict b) {
+ZONAL__CLONES static void turn_hue(int64_t n, float turns, float *restrict r, float *restrict g,
+                                   float *restrict b) {
     for (int64_t i = 0; i < n; i++) {
         float x = r[i], y = g[i], z = b[i];
         float high = x > y ? x : y, low = x < y ? x : y;
@@ -258,8 +258,8 @@ static int reflect(int k, int n) {
 
 /* out[x] = blur[0] in[x] + sum over k of blur[k] (in[x - k] + in[x + k]), in blocks that stay in
  * registers. */
-CLONES static void blur_row(int width, int reach, const float *restrict blur,
-                            const float *restrict in, float *restrict out) {
+ZONAL__CLONES static void blur_row(int width, int reach, const float *restrict blur,
+                                   const float *restrict in, float *restrict out) {
     enum { BLOCK = 64 };
     int x = 0;
     for (; x + BLOCK <= width; x += BLOCK) {
@@ -275,14 +275,14 @@ CLONES static void blur_row(int width, int reach, const float *restrict blur,
     }
 }
 
-CLONES static void scale_row(int width, float weight, const float *restrict in,
-                             float *restrict out) {
+ZONAL__CLONES static void scale_row(int width, float weight, const float *restrict in,
+                                    float *restrict out) {
     for (int x = 0; x < width; x++) out[x] = weight * in[x];
 }
 
 /* One more pair of rows, above and below. */
-CLONES static void add_pair(int width, float weight, const float *restrict above,
-                            const float *restrict below, float *restrict out) {
+ZONAL__CLONES static void add_pair(int width, float weight, const float *restrict above,
+                                   const float *restrict below, float *restrict out) {
     for (int x = 0; x < width; x++) out[x] += weight * (above[x] + below[x]);
 }
 
@@ -306,7 +306,7 @@ static void blur_plane(const zonal__views_spec *spec, scratch *s, int reach, flo
     }
 }
 
-CLONES static void solarise(int64_t n, float *x) {
+ZONAL__CLONES static void solarise(int64_t n, float *x) {
     for (int64_t i = 0; i < n; i++) x[i] = x[i] >= 0.5f ? 1 - x[i] : x[i];
 }
 

@@ -1,21 +1,14 @@
 /*
- * What photographs and textures share: the memory one thread needs to make a view, and how the hot
- * loops are compiled. Included by views.c alone. A view on its way lies in planes, one per channel,
- * so that every loop runs over neighbouring floats and the compiler can vectorise it.
+ * What photographs and textures share: the memory one thread needs to make a view. Included by
+ * views.c alone. A view on its way lies in planes, one per channel, so that every loop runs over
+ * neighbouring floats and the compiler can vectorise it.
  */
 #ifndef ZONAL_BACKEND_CPU_VIEWS_SCRATCH_H
 #define ZONAL_BACKEND_CPU_VIEWS_SCRATCH_H
 
 #include <stdint.h>
 
-/* One binary for every x86-64: the loop is compiled for three levels of the processor, of which one
- * is chosen when the program is loaded. GCC 12 is the first that knows the levels by name. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && __GNUC__ >= 12 &&      \
-    !defined(ZONAL_PLAIN_KERNELS)
-#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define CLONES
-#endif
+#include "backend/cpu/clones.h"
 
 /* The filter along one side: pixel o of the view is the sum of weight[o][k] times source pixel
  * first[o] + k of the crop, k < count. Where the crop ends earlier the weight is 0. */
@@ -44,7 +37,8 @@ static inline float clamp(float x) {
     return x < 1 ? x : 1;
 }
 
-CLONES static void mix_grey(int64_t n, const float *r, const float *g, const float *b, float *out) {
+ZONAL__CLONES static void mix_grey(int64_t n, const float *r, const float *g, const float *b,
+                                   float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = 0.2989f * r[i] + 0.587f * g[i] + 0.114f * b[i];
 }
 

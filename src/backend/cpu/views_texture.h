@@ -40,8 +40,8 @@ typedef struct neighbours {
 /* Those of pixels first ... first + BLOCK_PIXELS - 1 of view row i; what lies beyond the row is
  * computed and not used. Coordinates are double: in a large picture a float would be off by a
  * visible part of a pixel. */
-CLONES static void find_neighbours(int i, int first, const zonal__view *view,
-                                   const zonal__picture *picture, neighbours *out) {
+ZONAL__CLONES static void find_neighbours(int i, int first, const zonal__view *view,
+                                          const zonal__picture *picture, neighbours *out) {
     const float *affine = view->affine;
     const int columns = picture->width, rows = picture->height;
     const double a = (double)affine[0], c = (double)affine[3];
@@ -66,10 +66,9 @@ CLONES static void find_neighbours(int i, int first, const zonal__view *view,
     }
 }
 
-/* One channel of a source with "channels", at n pixels; "source" is that channel's first element.
- */
-CLONES static void sample(int n, const uint8_t *source, int channels, const neighbours *near,
-                          float *out) {
+/* One channel of a source with "channels", at n pixels; "source" is its first element. */
+ZONAL__CLONES static void sample(int n, const uint8_t *source, int channels, const neighbours *near,
+                                 float *out) {
     for (int j = 0; j < n; j++) {
         float sum = 0;
         for (int k = 0; k < 4; k++)
@@ -98,7 +97,8 @@ static void transform(const zonal__views_spec *spec, scratch *s, const uint8_t *
                (size_t)spec->width * (size_t)spec->height * sizeof(float));
 }
 
-CLONES static void brighten_and_scale(int64_t n, float brightness, float contrast, float *x) {
+ZONAL__CLONES static void brighten_and_scale(int64_t n, float brightness, float contrast,
+                                             float *x) {
     for (int64_t i = 0; i < n; i++) x[i] = clamp(clamp(x[i] + brightness) * contrast);
 }
 
@@ -121,7 +121,8 @@ static inline float short_log(float x) {
 /* The normal numbers 2k and 2k + 1 from the four words of block k, as core/random_scalar.h makes
  * them, but in float: 2e-6 away from those, and up to 4e-4 where both are nearer to 0 than 0.05,
  * because the float next to 1 is as far from it as that. words [4][n], out [n][2]. */
-CLONES static void words_to_normals(int n, const uint32_t *restrict words, float *restrict out) {
+ZONAL__CLONES static void words_to_normals(int n, const uint32_t *restrict words,
+                                           float *restrict out) {
     for (int k = 0; k < n; k++) {
         float u = (float)words[k] * 0x1p-32f + ((float)words[n + k] * 0x1p-64f + 0x1p-54f);
         float turn = (float)(int32_t)(words[2 * n + k] >> 8) * 0x1p-24f;
@@ -137,7 +138,7 @@ CLONES static void words_to_normals(int n, const uint32_t *restrict words, float
     }
 }
 
-CLONES static void draw_normals(const zonal__view *view, int64_t count, float *out) {
+ZONAL__CLONES static void draw_normals(const zonal__view *view, int64_t count, float *out) {
     enum { BLOCKS = 256 };
     zonal__random random = {.seed = view->seed, .stream = ZONAL__STREAM_NOISE, .step = view->epoch};
     uint32_t words[4 * BLOCKS];
@@ -152,8 +153,8 @@ CLONES static void draw_normals(const zonal__view *view, int64_t count, float *o
     }
 }
 
-CLONES static void add_noise(int64_t n, float deviation, const float *restrict normal, int step,
-                             float *restrict x) {
+ZONAL__CLONES static void add_noise(int64_t n, float deviation, const float *restrict normal,
+                                    int step, float *restrict x) {
     if (step == 1)
         for (int64_t i = 0; i < n; i++) x[i] = clamp(x[i] + deviation * normal[i]);
     else

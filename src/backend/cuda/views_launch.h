@@ -46,8 +46,7 @@ typedef struct zonal__views_shape {
     int blur_shared;             /* bytes */
 } zonal__views_shape;
 
-/* ---- in kernels too --------------------------------------------------------------------------
- */
+/* ---- in kernels too -------------------------------------------------------------------------- */
 
 /* The source pixels low <= k < high of a side's pixel, weighted by a triangle about its centre that
  * reaches one pixel of the source or of the view, whichever is larger. */

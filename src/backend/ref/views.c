@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/bf16.h"
 #include "core/memory.h"
 #include "core/random_scalar.h"
 
@@ -252,13 +253,6 @@ static void texture(zonal__views *views, const uint8_t *base, const zonal__pictu
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The upper half of a float, rounded to the nearest, a tie to the even one. */
-static uint16_t to_bf16(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static void store(const zonal__views *views, int64_t index, void *out) {
     const zonal__views_spec *spec = &views->spec;
     int64_t elements = (int64_t)spec->width * spec->height * spec->channels;
@@ -268,7 +262,7 @@ static void store(const zonal__views *views, int64_t index, void *out) {
         if (spec->dtype == ZONAL_DTYPE_FP32)
             ((float *)out)[index * elements + n] = x;
         else
-            ((uint16_t *)out)[index * elements + n] = to_bf16(x);
+            ((uint16_t *)out)[index * elements + n] = zonal__bf16_from_float(x);
     }
 }
 

@@ -1,0 +1,344 @@
+/*
+ * Convolution and linear layers on the host's threads: y and dx as matrix products of gathered
+ * patches (nn_patches.h) and weights. A turn gathers the patches of a block of pixels, small enough
+ * for the cache, multiplies them by the weights and writes the pixels of the target.
+ *
+ * In fp32 a patch and the weights are floats and the product is oneDNN's or BLAS's. In bf16 they
+ * stay bf16 and go through the tiles of AMX where the processor has them; elsewhere they are
+ * widened and treated like floats. Sums are in fp32.
+ *
+ * fp32 convolutions of pictures that are not too small go to oneDNN's direct ones: nn_onednn.h.
+ */
+#include "backend/cpu/nn_product.h"
+
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/clones.h"
+#include "backend/cpu/nn_amx.h"
+#include "backend/cpu/nn_onednn.h"
+#include "backend/cpu/threads.h"
+#include "core/memory.h"
+
+enum { PATCH_BYTES = 1 << 19, MOST_ROWS = 256, PACK_ROWS = 64 };
+
+static _Atomic int way_limit = ZONAL__WAY_AMX;
+
+static zonal__product_way way_of(int bf16) {
+    int limit = atomic_load(&way_limit);
+    if (bf16 && limit >= ZONAL__WAY_AMX && zonal__amx_usable()) return ZONAL__WAY_AMX;
+    return zonal__onednn_built && limit >= ZONAL__WAY_ONEDNN ? ZONAL__WAY_ONEDNN : ZONAL__WAY_PLAIN;
+}
+
+zonal__product_way zonal__product_limit(zonal__product_way way) {
+    atomic_store(&way_limit, way);
+    return way_of(1);
+}
+
+void zonal__product_multiply(const zonal__product_layer *layer, const zonal__cpu_product *product) {
+    if (layer->way == ZONAL__WAY_ONEDNN && zonal__onednn_multiply(product)) return;
+    zonal__cpu_multiply(layer->kernels, product);
+}
+
+/* ---- one direction --------------------------------------------------------------------------- */
+
+/* The product of one grid, as the turns see it. */
+typedef struct product_run {
+    const zonal__product_layer *layer;
+    const zonal__patches *patches;
+    const zonal__patch_grid *grid;
+    int back;
+    const void *source, *weight;
+    const float *bias; /* NULL: none */
+    void *target;
+    int64_t pixels, depth, width; /* width: of a gathered row, in elements */
+    int64_t rows, cols;           /* of a turn */
+    int64_t col_blocks;
+} product_run;
+
+/* A gathered row of a product by tiles is filled up with zeros, and rows begin on different lines
+ * of the cache. */
+static int64_t row_width(const zonal__product_layer *layer, int64_t depth) {
+    return layer->way == ZONAL__WAY_AMX ? zonal__amx_round_up(depth) + ZONAL__AMX_SIDE : depth;
+}
+
+static void plan_grid(const zonal__product_layer *layer, const zonal__patches *patches,
+                      const zonal__patch_grid *grid, product_run *run) {
+    int64_t size = layer->way == ZONAL__WAY_AMX ? 2 : 4, columns = patches->target_channels, blocks;
+    run->layer = layer;
+    run->patches = patches;
+    run->grid = grid;
+    run->pixels = zonal__grid_pixels(patches, grid);
+    run->depth = zonal__grid_depth(patches, grid);
+    run->width = row_width(layer, run->depth);
+    run->rows = PATCH_BYTES / (size * (run->width + 1)) / ZONAL__AMX_SIDE * ZONAL__AMX_SIDE;
+    run->rows = zonal__most(ZONAL__AMX_SIDE, zonal__least(run->rows, MOST_ROWS));
+    blocks = zonal__ceil_div(run->pixels, run->rows);
+    run->cols = columns / zonal__ceil_div(ZONAL__PRODUCT_TURNS, blocks);
+    run->cols = zonal__least(zonal__amx_round_up(zonal__most(run->cols, 1)), columns);
+    run->col_blocks = zonal__ceil_div(columns, run->cols);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Element (tap of patch position, source channel) of column 0, and the way to the next column. */
+static int64_t weight_at(const product_run *run, int64_t position, int64_t channel) {
+    const zonal__layer_spec *spec = &run->layer->base.spec;
+    int64_t r = run->grid->r + run->patches->turn * (position / run->grid->cols);
+    int64_t s = run->grid->s + run->patches->turn * (position % run->grid->cols);
+    int64_t k = run->back ? channel : 0, c = run->back ? 0 : channel;
+    return ((k * spec->kernel + r) * spec->kernel + s) * spec->channels + c;
+}
+static int64_t next_column(const product_run *run) {
+    const zonal__layer_spec *spec = &run->layer->base.spec;
+    return run->back ? 1 : (int64_t)spec->kernel * spec->kernel * spec->channels;
+}
+
+/* One panel for the tiles. */
+static void pack_panel(void *context, int64_t panel, int thread) {
+    const product_run *run = context;
+    const uint16_t *weight = run->weight;
+    int64_t depth = zonal__amx_round_up(run->depth), step = next_column(run);
+    int64_t first = panel * ZONAL__AMX_SIDE, channels = run->patches->source_channels;
+    int64_t count = zonal__least(run->patches->target_channels - first, ZONAL__AMX_SIDE);
+    uint16_t *out = (uint16_t *)run->layer->packed + first * depth;
+    (void)thread;
+    for (int64_t p = 0; p < depth; p++) {
+        uint16_t *row = out + p / 2 * (2 * ZONAL__AMX_SIDE) + p % 2;
+        int64_t filled = p < run->depth ? count : 0;
+        const uint16_t *from =
+            weight + (filled ? weight_at(run, p / channels, p % channels) + first * step : 0);
+        for (int64_t j = 0; j < filled; j++) row[2 * j] = from[j * step];
+        for (int64_t j = filled; j < ZONAL__AMX_SIDE; j++) row[2 * j] = 0;
+    }
+}
+
+/* Rows of the weights as floats: back [depth][columns], forward [columns][depth] as they come. */
+static void pack_rows(void *context, int64_t turn, int thread) {
+    const product_run *run = context;
+    const zonal__layer *layer = &run->layer->base;
+    int64_t channels = run->patches->source_channels, columns = run->patches->target_channels;
+    int64_t rows = run->back ? run->depth : columns, length = run->back ? columns : run->depth;
+    int bf16 = zonal__is_bf16(layer);
+    (void)thread;
+    for (int64_t p = turn * PACK_ROWS; p < rows && p < (turn + 1) * PACK_ROWS; p++) {
+        int64_t at = run->back ? weight_at(run, p / channels, p % channels) : p * length;
+        float *out = (float *)run->layer->packed + p * length;
+        for (int64_t j = 0; j < length; j++) out[j] = zonal__load(run->weight, at + j, bf16);
+    }
+}
+
+static int needs_packing(const zonal__product_layer *layer, int back) {
+    return back || zonal__is_bf16(&layer->base);
+}
+
+static void pack(product_run *run) {
+    int64_t rows = run->back ? run->depth : run->patches->target_channels;
+    if (run->layer->way == ZONAL__WAY_AMX)
+        zonal__cpu_parallel(zonal__ceil_div(run->patches->target_channels, ZONAL__AMX_SIDE),
+                            pack_panel, run);
+    else if (needs_packing(run->layer, run->back))
+        zonal__cpu_parallel(zonal__ceil_div(rows, PACK_ROWS), pack_rows, run);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static zonal__patch_copy copy_of(const zonal__product_layer *layer) {
+    if (!zonal__is_bf16(&layer->base)) return ZONAL__COPY_FP32;
+    return layer->way == ZONAL__WAY_AMX ? ZONAL__COPY_BF16 : ZONAL__WIDEN_BF16;
+}
+
+static void gather_rows(const product_run *run, int64_t first, int64_t count, void *out) {
+    zonal__patch_copy copy = copy_of(run->layer);
+    size_t size = copy == ZONAL__COPY_BF16 ? 2 : 4;
+    for (int64_t m = 0; m < count; m++) {
+        char *row = (char *)out + (size_t)(m * run->width) * size;
+        zonal__patch_gather(run->patches, run->grid, run->source, copy, first + m, 0,
+                            run->grid->rows, row);
+        memset(row + (size_t)run->depth * size, 0, (size_t)(run->width - run->depth) * size);
+    }
+}
+
+/* In fp32 the patches of a 1 x 1 kernel without stride are the source itself. */
+static int gathered_already(const product_run *run) {
+    const zonal__layer_spec *spec = &run->layer->base.spec;
+    return spec->kernel == 1 && spec->stride == 1 && copy_of(run->layer) == ZONAL__COPY_FP32;
+}
+
+/* result[rows][ld] = patches times the columns from "first" on */
+static void multiply(const product_run *run, const void *patches, int64_t rows, int64_t first,
+                     int64_t count, float *result, int64_t ld) {
+    const zonal__product_layer *layer = run->layer;
+    if (layer->way == ZONAL__WAY_AMX) {
+        int64_t depth = zonal__amx_round_up(run->depth);
+        zonal__amx_multiply(zonal__amx_round_up(rows), zonal__amx_round_up(count), depth, patches,
+                            run->width, (const uint16_t *)layer->packed + first * depth, 0, result,
+                            ld);
+        return;
+    }
+    const float *weight = needs_packing(layer, run->back) ? layer->packed : run->weight;
+    zonal__cpu_product product = {.transpose_b = !run->back,
+                                  .m = rows,
+                                  .n = count,
+                                  .k = run->depth,
+                                  .a = patches,
+                                  .lda = run->depth,
+                                  .b = weight + (run->back ? first : first * run->depth),
+                                  .ldb = run->back ? run->patches->target_channels : run->depth,
+                                  .c = result,
+                                  .ldc = ld};
+    zonal__product_multiply(layer, &product);
+}
+
+ZONAL__CLONES static void store_row(int64_t n, const float *result, const float *bias, int bf16,
+                                    void *out) {
+    if (bf16 && bias)
+        for (int64_t c = 0; c < n; c++) zonal__store(out, c, 1, result[c] + bias[c]);
+    else if (bf16)
+        for (int64_t c = 0; c < n; c++) zonal__store(out, c, 1, result[c]);
+    else if (bias)
+        for (int64_t c = 0; c < n; c++) zonal__store(out, c, 0, result[c] + bias[c]);
+    else if (result != out)
+        for (int64_t c = 0; c < n; c++) zonal__store(out, c, 0, result[c]);
+}
+
+static void product_turn(void *context, int64_t turn, int thread) {
+    const product_run *run = context;
+    const zonal__layer *layer = &run->layer->base;
+    const zonal__product_scratch *scratch = &run->layer->scratch[thread];
+    int64_t row = turn / run->col_blocks * run->rows, col = turn % run->col_blocks * run->cols;
+    int64_t rows = zonal__least(run->pixels - row, run->rows);
+    int64_t columns = run->patches->target_channels;
+    int64_t cols = zonal__least(columns - col, run->cols), ld = zonal__amx_round_up(run->cols);
+    int bf16 = zonal__is_bf16(layer), in_place = !bf16 && run->patches->step == 1;
+    const void *patches = scratch->patches;
+    float *result = scratch->result;
+    if (in_place) {
+        result = (float *)run->target + row * columns + col;
+        ld = columns;
+    }
+    if (gathered_already(run))
+        patches = (const float *)run->source + row * run->depth;
+    else
+        gather_rows(run, row, rows, scratch->patches);
+    multiply(run, patches, rows, col, cols, result, ld);
+    for (int64_t m = 0; m < rows; m++) {
+        int64_t at = zonal__patch_target(run->patches, run->grid, row + m) + col;
+        store_row(cols, result + m * ld, run->bias ? run->bias + col : NULL, bf16,
+                  zonal__at_mutable(layer, run->target, at));
+    }
+}
+
+/* Pixels that no tap reaches: of dx, where the stride is larger than the kernel. */
+static void clear_turn(void *context, int64_t turn, int thread) {
+    const product_run *run = context;
+    const zonal__layer *layer = &run->layer->base;
+    size_t bytes = (size_t)run->patches->target_channels * (zonal__is_bf16(layer) ? 2 : 4);
+    (void)thread;
+    for (int64_t m = turn * MOST_ROWS; m < run->pixels && m < (turn + 1) * MOST_ROWS; m++)
+        memset(
+            zonal__at_mutable(layer, run->target, zonal__patch_target(run->patches, run->grid, m)),
+            0, bytes);
+}
+
+static void run_direction(const zonal__product_layer *layer, int back, const void *source,
+                          const void *weight, const float *bias, void *target) {
+    const zonal__patches *patches = back ? &layer->back : &layer->forward;
+    for (int g = 0; g < patches->grids; g++) {
+        product_run run = {
+            .back = back, .source = source, .weight = weight, .bias = bias, .target = target};
+        plan_grid(layer, patches, &patches->grid[g], &run);
+        if (run.depth == 0) {
+            zonal__cpu_parallel(zonal__ceil_div(run.pixels, MOST_ROWS), clear_turn, &run);
+            continue;
+        }
+        pack(&run);
+        zonal__cpu_parallel(zonal__ceil_div(run.pixels, run.rows) * run.col_blocks, product_turn,
+                            &run);
+    }
+}
+
+/* ---- the layer ------------------------------------------------------------------------------- */
+
+static void release(zonal__layer *base) {
+    zonal__product_layer *layer = (zonal__product_layer *)base;
+    for (int t = 0; layer->scratch && t < base->threads; t++) {
+        zonal__free(layer->scratch[t].patches);
+        zonal__free(layer->scratch[t].gradient);
+        zonal__free(layer->scratch[t].result);
+    }
+    zonal__free(layer->scratch);
+    zonal__free(layer->packed);
+    zonal__free(layer->gradient.sums);
+    zonal__patches_fini(&layer->forward);
+    zonal__patches_fini(&layer->back);
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Raises *bytes and *packed to what the products of one direction need. */
+static void measure_direction(const zonal__product_layer *layer, const zonal__patches *patches,
+                              int back, zonal__product_bytes *bytes, size_t *packed) {
+    size_t size = layer->way == ZONAL__WAY_AMX ? 2 : 4;
+    for (int g = 0; g < patches->grids; g++) {
+        product_run run = {.back = back};
+        plan_grid(layer, patches, &patches->grid[g], &run);
+        size_t depth = (size_t)zonal__amx_round_up(run.depth);
+        if (!gathered_already(&run))
+            bytes->patches = larger(bytes->patches, (size_t)(run.rows * run.width) * size);
+        if (zonal__is_bf16(&layer->base) || patches->step != 1)
+            bytes->result =
+                larger(bytes->result, (size_t)(run.rows * zonal__amx_round_up(run.cols)) * 4);
+        if (needs_packing(layer, back))
+            *packed = larger(*packed,
+                             (size_t)zonal__amx_round_up(patches->target_channels) * depth * size);
+    }
+}
+
+static zonal_status prepare(zonal__layer *base) {
+    zonal__product_layer *layer = (zonal__product_layer *)base;
+    zonal__product_bytes bytes = {0};
+    size_t packed = 0;
+    layer->way = way_of(zonal__is_bf16(base));
+    layer->kernels = zonal__cpu_kernels_get(ZONAL_FP32);
+    ZONAL_TRY(zonal__patches_forward(base, &layer->forward));
+    measure_direction(layer, &layer->forward, 0, &bytes, &packed);
+    if (!base->spec.forward_only) {
+        ZONAL_TRY(zonal__patches_backward(base, &layer->back));
+        measure_direction(layer, &layer->back, 1, &bytes, &packed);
+        ZONAL_TRY(zonal__gradient_prepare(layer, &bytes));
+    }
+    ZONAL_TRY(zonal__alloc((int64_t)packed, 1, "a layer's packed weights", &layer->packed));
+    ZONAL_TRY(ZONAL_NEW(&layer->scratch, base->threads, "a layer's scratch"));
+    for (int t = 0; t < base->threads; t++) {
+        zonal__product_scratch *own = &layer->scratch[t];
+        const char *what = "a layer's scratch";
+        ZONAL_TRY(zonal__alloc((int64_t)bytes.patches, 1, what, &own->patches));
+        ZONAL_TRY(zonal__alloc((int64_t)bytes.gradient, 1, what, &own->gradient));
+        ZONAL_TRY(zonal__alloc((int64_t)bytes.result, 1, what, (void **)&own->result));
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status forward(zonal__layer *base, const zonal__layer_arrays *arrays, int training) {
+    zonal__product_layer *layer = (zonal__product_layer *)base;
+    (void)training;
+    run_direction(layer, 0, arrays->x, arrays->weight, base->spec.bias ? arrays->bias : NULL,
+                  arrays->y);
+    return ZONAL_OK;
+}
+
+static zonal_status backward(zonal__layer *base, const zonal__layer_arrays *arrays) {
+    zonal__product_layer *layer = (zonal__product_layer *)base;
+    if (arrays->dx) run_direction(layer, 1, arrays->dy, arrays->weight, NULL, arrays->dx);
+    zonal__gradient_run(layer, arrays);
+    return ZONAL_OK;
+}
+
+const zonal__cpu_family zonal__layers_product = {.bytes = sizeof(zonal__product_layer),
+                                                 .prepare = prepare,
+                                                 .release = release,
+                                                 .forward = forward,
+                                                 .backward = backward};

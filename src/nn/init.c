@@ -1,0 +1,70 @@
+/* The first values of parameters and statistics: init.h. */
+#include "nn/init.h"
+
+#include "core/random_scalar.h"
+
+/* FNV-1a, folded to the 56 bits that a sample has. */
+static uint64_t hash_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return (hash >> 56 ^ hash) & 0xffffffffffffffu;
+}
+
+static void fill_constant(int64_t count, float value, float *out) {
+    for (int64_t i = 0; i < count; i++) out[i] = value;
+}
+
+static void fill_normal(const zonal__random *random, const zonal__entry *entry, double deviation,
+                        float *out) {
+    uint64_t sample = hash_of(entry->name);
+    for (int64_t i = 0; i < entry->count; i += 2) {
+        double pair[2];
+        zonal__normal_pair(random, sample, (uint32_t)(i / 2), pair);
+        out[i] = (float)(deviation * pair[0]);
+        if (i + 1 < entry->count) out[i + 1] = (float)(deviation * pair[1]);
+    }
+}
+
+static void fill_uniform(const zonal__random *random, const zonal__entry *entry, double bound,
+                         float *out) {
+    uint64_t sample = hash_of(entry->name);
+    for (int64_t i = 0; i < entry->count; i += 2) {
+        double pair[2];
+        zonal__uniform_pair(random, sample, (uint32_t)(i / 2), pair);
+        out[i] = (float)(bound * (2 * pair[0] - 1));
+        if (i + 1 < entry->count) out[i + 1] = (float)(bound * (2 * pair[1] - 1));
+    }
+}
+
+static void initialise_parameter(const zonal__random *random, const zonal__entry *entry,
+                                 float *out) {
+    if (entry->kind == ZONAL__ENTRY_SCALE)
+        fill_constant(entry->count, 1, out);
+    else if (entry->fan_in == 0)
+        fill_constant(entry->count, 0, out); /* a norm's bias */
+    else if (entry->rank == 4)
+        fill_normal(random, entry,
+                    sqrt(2.0 / (double)(entry->shape[0] * entry->shape[2] * entry->shape[3])), out);
+    else
+        fill_uniform(random, entry, 1 / sqrt((double)entry->fan_in), out);
+}
+
+void zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_last_scale) {
+    const zonal__random random = {.seed = seed, .stream = ZONAL__STREAM_INIT};
+    const zonal__graph *graph = &model->graph;
+    for (int i = 0; i < graph->entry_count; i++) {
+        const zonal__entry *entry = &graph->entries[i];
+        if (zonal__entry_is_trained(entry))
+            initialise_parameter(&random, entry, model->parameters + entry->offset);
+        else if (entry->kind != ZONAL__ENTRY_BATCHES)
+            fill_constant(entry->count, entry->kind == ZONAL__ENTRY_RUNNING_VARIANCE ? 1 : 0,
+                          model->statistics + entry->offset);
+    }
+    for (int i = 0; zero_last_scale && i < graph->node_count; i++)
+        if (graph->nodes[i].residual != ZONAL__NODE_NONE) {
+            const zonal__entry *scale = &graph->entries[graph->nodes[i].entry];
+            fill_constant(scale->count, 0, model->parameters + scale->offset);
+        }
+    model->batches = 0;
+    zonal__model_refresh(model);
+}

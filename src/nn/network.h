@@ -1,0 +1,48 @@
+/*
+ * A model: a network's parameters on a device, as one block of fp32 master weights.
+ *
+ *     zonal__network_spec spec = zonal__network_defaults();
+ *     ZONAL_TRY(zonal__model_create(&spec, zonal__nn_cpu(), &model));
+ *     zonal__model_initialise(model, seed, 0);                 nn/init.h
+ *     ZONAL_TRY(zonal__run_create(model, &(zonal__run_spec){.n = 512, .h = 64, .w = 64}, &run));
+ *     for (;;) {                                               nn/run.h
+ *         ZONAL_TRY(zonal__run_forward(run, pictures, 1, &outputs));
+ *         ZONAL_TRY(zonal__run_backward(run, dprojections, 0));
+ *         ... an optimiser moves model->parameters and renews model->bf16 ...
+ *     }
+ *
+ * Pictures of several sizes go through several runs of one model.
+ *
+ * Memory is the host's.
+ */
+#ifndef ZONAL_NN_NETWORK_H
+#define ZONAL_NN_NETWORK_H
+
+#include "nn/resnet.h"
+
+typedef struct zonal__model {
+    zonal__network_spec spec;
+    const zonal__nn_table *table;
+    zonal__graph graph;
+    float *parameters; /* [graph.parameter_size], at the entries' offsets; 0 in the gaps */
+    float *gradients;  /* likewise */
+    uint16_t *bf16;    /* parameters in bf16, likewise; NULL when the spec says fp32 */
+    float *statistics; /* [graph.statistic_size]: running means and variances */
+    /* Training forwards so far: every norm sees every batch, so each one's num_batches_tracked. */
+    int64_t batches;
+} zonal__model;
+
+/* Everything is 0: initialise or import before use. *model is NULL on failure. The table must live
+ * as long as the model, and the model as long as its runs. */
+zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__nn_table *table,
+                                 zonal__model **model);
+void zonal__model_destroy(zonal__model *model); /* accepts NULL */
+
+/* Renews model->bf16: after parameters were imported, or moved by what does not write the copy
+ * itself (optimisers do). Nothing to do in fp32. */
+void zonal__model_refresh(zonal__model *model);
+
+/* The entry of this name, NULL if there is none. */
+const zonal__entry *zonal__model_find(const zonal__model *model, const char *name);
+
+#endif

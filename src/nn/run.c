@@ -1,0 +1,274 @@
+/*
+ * Runs: run.h. With N nodes, node i is computed at time i and goes back at time 2N - 1 - i; the
+ * lifetimes below are in these times.
+ */
+#include "nn/run.h"
+
+#include "core/bf16.h"
+#include "core/memory.h"
+#include "nn/arena.h"
+
+/* The arrays of a node that lie in the arena. Its output has one gradient for each reader, that of
+ * the last reader first. */
+enum { Y, SAVED, DY, DY_MORE, NODE_ARRAYS };
+
+typedef struct step {
+    zonal__layer_spec spec;
+    int out_h, out_w, out_channels;
+    zonal__layer *layer;
+    zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
+    int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
+} step;
+
+struct zonal__run {
+    zonal__model *model;
+    zonal__run_spec spec;
+    int count;   /* of steps: the graph's nodes */
+    step *steps; /* [count] */
+    char *arena;
+    size_t arena_bytes;
+    /* In bf16, the projections and their gradient at the border to fp32. */
+    float *projections_fp32;
+    uint16_t *dprojections_bf16;
+    int may_go_back; /* a training forward has been, and no backward since */
+};
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static zonal_status make_step(zonal__run *run, int i) {
+    const zonal__node *node = &run->model->graph.nodes[i];
+    const step *source = node->x == ZONAL__NODE_PICTURES ? NULL : &run->steps[node->x];
+    step *s = &run->steps[i];
+    s->spec = node->layer;
+    s->spec.n = run->spec.n;
+    s->spec.h = source ? source->out_h : run->spec.h;
+    s->spec.w = source ? source->out_w : run->spec.w;
+    s->spec.dtype = run->model->spec.dtype;
+    s->spec.forward_only = run->spec.forward_only;
+    s->spec.threads = run->spec.threads;
+    ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
+    ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
+    return run->model->table->create(&s->spec, &s->layer);
+}
+
+/* ---- lifetimes ------------------------------------------------------------------------------- */
+
+static int time_back(const zonal__run *run, int i) {
+    return 2 * run->count - 1 - i;
+}
+
+static size_t output_bytes(const zonal__run *run, int i) {
+    const step *s = &run->steps[i];
+    size_t element = s->spec.dtype == ZONAL_DTYPE_BF16 ? sizeof(uint16_t) : sizeof(float);
+    return (size_t)(s->spec.n * s->out_h * s->out_w * s->out_channels) * element;
+}
+
+static void extend(zonal__lifetime *array, int time) {
+    if (time > array->last) array->last = time;
+}
+
+/* Node i reads the output of "source" forward, and may do so again backward. */
+static void note_reader(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i,
+                        int source) {
+    if (source >= 0) extend(&life[source][Y], run->spec.forward_only ? i : time_back(run, i));
+}
+
+static void plan_outputs(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS]) {
+    const zonal__graph *graph = &run->model->graph;
+    for (int i = 0; i < run->count; i++) {
+        const zonal__node *node = &graph->nodes[i];
+        life[i][Y] = (zonal__lifetime){.bytes = output_bytes(run, i), .first = i, .last = i};
+        note_reader(run, life, i, node->x);
+        note_reader(run, life, i, node->residual);
+        if (node->layer.kind == ZONAL__LAYER_NORM || node->layer.kind == ZONAL__LAYER_ACTIVATION)
+            note_reader(run, life, i, i); /* backward may read what forward wrote */
+    }
+    extend(&life[graph->features][Y], 2 * run->count); /* the caller reads these */
+    extend(&life[graph->projections][Y], 2 * run->count);
+}
+
+/* Node i writes a gradient of the output of "source". Returns which. */
+static int note_gradient(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i,
+                         int source) {
+    int which;
+    if (source < 0) return DY;
+    which = life[source][DY].bytes ? DY_MORE : DY;
+    life[source][which] = (zonal__lifetime){.bytes = output_bytes(run, source),
+                                            .first = time_back(run, i),
+                                            .last = time_back(run, source)};
+    return which;
+}
+
+static void plan_backward(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS]) {
+    for (int i = run->count - 1; i >= 0; i--) {
+        const zonal__node *node = &run->model->graph.nodes[i];
+        step *s = &run->steps[i];
+        life[i][SAVED] = (zonal__lifetime){.bytes = run->model->table->saved_bytes(s->layer),
+                                           .first = i,
+                                           .last = time_back(run, i)};
+        s->dresidual = note_gradient(run, life, i, node->residual);
+        s->dx = note_gradient(run, life, i, node->x);
+    }
+}
+
+/* ---- pointers -------------------------------------------------------------------------------- */
+
+static void *array_of(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int node,
+                      int which) {
+    if (node < 0 || life[node][which].bytes == 0) return NULL;
+    return run->arena + life[node][which].offset;
+}
+
+static void point_to_parameters(const zonal__model *model, const zonal__node *node,
+                                zonal__layer_arrays *arrays) {
+    const zonal__entry *entry = &model->graph.entries[node->entry];
+    if (node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR) {
+        arrays->weight = model->bf16 ? (const void *)(model->bf16 + entry->offset)
+                                     : (const void *)(model->parameters + entry->offset);
+        arrays->dweight = model->gradients + entry->offset;
+    }
+    if (node->layer.kind == ZONAL__LAYER_NORM) {
+        arrays->scale = model->parameters + entry->offset;
+        arrays->dscale = model->gradients + entry->offset;
+        arrays->running_mean = model->statistics + entry[2].offset;
+        arrays->running_variance = model->statistics + entry[3].offset;
+    }
+    if (node->layer.kind == ZONAL__LAYER_NORM || node->layer.bias) {
+        arrays->bias = model->parameters + entry[1].offset;
+        arrays->dbias = model->gradients + entry[1].offset;
+    }
+}
+
+static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) {
+    const zonal__node *node = &run->model->graph.nodes[i];
+    step *s = &run->steps[i];
+    s->arrays.x = array_of(run, life, node->x, Y);
+    s->arrays.residual = array_of(run, life, node->residual, Y);
+    s->arrays.y = array_of(run, life, i, Y);
+    s->arrays.saved = array_of(run, life, i, SAVED);
+    s->arrays.dy = array_of(run, life, i, DY);
+    s->arrays.dy_more = array_of(run, life, i, DY_MORE);
+    s->arrays.dx = array_of(run, life, node->x, s->dx);
+    s->arrays.dresidual = array_of(run, life, node->residual, s->dresidual);
+    point_to_parameters(run->model, node, &s->arrays);
+}
+
+/* ---- a run's life ---------------------------------------------------------------------------- */
+
+static int64_t projection_elements(const zonal__run *run) {
+    return run->spec.n * run->model->graph.projection_dim;
+}
+
+static zonal_status take_arena(zonal__run *run) {
+    zonal__lifetime(*life)[NODE_ARRAYS];
+    zonal_status status;
+    ZONAL_TRY(ZONAL_NEW(&life, run->count, "the plan of the activations"));
+    plan_outputs(run, life);
+    if (!run->spec.forward_only) plan_backward(run, life);
+    ZONAL_TRY_GOTO(status, done,
+                   zonal__arena_plan(life[0], run->count * NODE_ARRAYS, &run->arena_bytes));
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&run->arena, run->arena_bytes,
+                             "the activations (fewer or smaller pictures take less)"));
+    for (int i = 0; i < run->count; i++) point(run, life, i);
+done:
+    zonal__free(life);
+    return status;
+}
+
+static zonal_status fill(zonal__run *run) {
+    ZONAL_TRY(ZONAL_NEW(&run->steps, run->model->graph.node_count, "the layers"));
+    run->count = run->model->graph.node_count;
+    for (int i = 0; i < run->count; i++) ZONAL_TRY(make_step(run, i));
+    ZONAL_TRY(take_arena(run));
+    if (run->model->spec.dtype == ZONAL_DTYPE_BF16) {
+        ZONAL_TRY(ZONAL_NEW(&run->projections_fp32, projection_elements(run), "the projections"));
+        ZONAL_TRY(ZONAL_NEW(&run->dprojections_bf16, projection_elements(run),
+                            "the projections' gradient"));
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec, zonal__run **out) {
+    zonal__run *run;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&run, 1, "a run"));
+    run->model = model;
+    run->spec = *spec;
+    status = fill(run);
+    if (status != ZONAL_OK) {
+        zonal__run_destroy(run);
+        return status;
+    }
+    *out = run;
+    return ZONAL_OK;
+}
+
+void zonal__run_destroy(zonal__run *run) {
+    if (!run) return;
+    for (int i = 0; i < run->count; i++) run->model->table->destroy(run->steps[i].layer);
+    zonal__free(run->steps);
+    zonal__free(run->arena);
+    zonal__free(run->projections_fp32);
+    zonal__free(run->dprojections_bf16);
+    zonal__free(run);
+}
+
+size_t zonal__run_bytes(const zonal__run *run) {
+    return run->arena_bytes;
+}
+
+void zonal__run_set_stream(zonal__run *run, void *stream) {
+    if (!run->model->table->set_stream) return;
+    for (int i = 0; i < run->count; i++) run->model->table->set_stream(run->steps[i].layer, stream);
+}
+
+/* ---- forward and backward -------------------------------------------------------------------- */
+
+static const float *projections_as_fp32(zonal__run *run, const void *projections) {
+    const uint16_t *narrow = projections;
+    if (!run->projections_fp32) return projections;
+    for (int64_t i = 0; i < projection_elements(run); i++)
+        run->projections_fp32[i] = zonal__bf16_to_float(narrow[i]);
+    return run->projections_fp32;
+}
+
+zonal_status zonal__run_forward(zonal__run *run, const void *x, int training,
+                                zonal__run_outputs *outputs) {
+    const zonal__graph *graph = &run->model->graph;
+    if (training && run->spec.forward_only)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a run for inference cannot train; make it with forward_only 0");
+    run->may_go_back = 0;
+    run->steps[0].arrays.x = x;
+    for (int i = 0; i < run->count; i++)
+        ZONAL_TRY(run->model->table->forward(run->steps[i].layer, &run->steps[i].arrays, training));
+    if (training) run->model->batches++;
+    run->may_go_back = training;
+    outputs->features = run->steps[graph->features].arrays.y;
+    outputs->projections = run->steps[graph->projections].arrays.y;
+    outputs->projections_fp32 = projections_as_fp32(run, outputs->projections);
+    return ZONAL_OK;
+}
+
+static const void *gradient_as_dtype(zonal__run *run, const float *dprojections) {
+    if (!run->dprojections_bf16) return dprojections;
+    for (int64_t i = 0; i < projection_elements(run); i++)
+        run->dprojections_bf16[i] = zonal__bf16_from_float(dprojections[i]);
+    return run->dprojections_bf16;
+}
+
+zonal_status zonal__run_backward(zonal__run *run, const float *dprojections, int accumulate) {
+    if (!run->may_go_back)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "there is no training forward to go back over; each serves one backward");
+    run->may_go_back = 0;
+    run->steps[run->count - 1].arrays.dy = gradient_as_dtype(run, dprojections);
+    for (int i = run->count - 1; i >= 0; i--) {
+        step *s = &run->steps[i];
+        s->arrays.accumulate = accumulate;
+        ZONAL_TRY(run->model->table->backward(s->layer, &s->arrays));
+    }
+    return ZONAL_OK;
+}

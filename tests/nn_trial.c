@@ -1,0 +1,141 @@
+/* One layer with all its arrays: nn_trial.h. */
+#include "nn_trial.h"
+
+#include "core/bf16.h"
+#include "core/memory.h"
+#include "test.h"
+
+const char *const trial_array_names[ARRAYS] = {
+    "x",  "residual",  "weight",  "bias",  "scale",  "dy",           "dy_more",         "y",
+    "dx", "dresidual", "dweight", "dbias", "dscale", "running_mean", "running_variance"};
+
+int trial_is_narrow(int array) {
+    return array == X || array == RESIDUAL || array == WEIGHT || array == DY || array == DY_MORE ||
+           array == Y || array == DX || array == DRESIDUAL;
+}
+
+static void count_arrays(trial *t) {
+    const zonal__layer_spec *spec = &t->spec;
+    int h = 0, w = 0, channels = 0;
+    CHECK_OK(zonal__layer_shape(spec, &h, &w, &channels));
+    int norm = spec->kind == ZONAL__LAYER_NORM, linear = spec->kind == ZONAL__LAYER_LINEAR;
+    int64_t x = spec->n * spec->h * spec->w * spec->channels, y = spec->n * h * w * channels;
+    int64_t taps = linear ? 1 : (int64_t)spec->kernel * spec->kernel;
+    t->count[X] = t->count[DX] = x;
+    t->count[Y] = t->count[DY] = t->count[DY_MORE] = y;
+    if (linear || spec->kind == ZONAL__LAYER_CONVOLUTION)
+        t->count[WEIGHT] = t->count[DWEIGHT] = channels * taps * spec->channels;
+    if (norm || (linear && spec->bias)) t->count[BIAS] = t->count[DBIAS] = channels;
+    if (norm) t->count[SCALE] = t->count[DSCALE] = channels;
+    if (norm) t->count[RUNNING_MEAN] = t->count[RUNNING_VARIANCE] = channels;
+    if (norm && spec->residual) t->count[RESIDUAL] = t->count[DRESIDUAL] = y;
+}
+
+void trial_drop(trial *t) {
+    t->table->destroy(t->layer);
+    for (int a = 0; a < ARRAYS; a++) {
+        zonal__free(t->wide[a]);
+        zonal__free(t->narrow[a]);
+    }
+    zonal__free(t->saved);
+}
+
+int trial_make(trial *t, const zonal__nn_table *table, zonal__layer_spec spec) {
+    int good = 1;
+    memset(t, 0, sizeof *t);
+    if (!spec.dtype) spec.dtype = ZONAL_DTYPE_FP32;
+    t->table = table;
+    t->spec = spec;
+    count_arrays(t);
+    if (!CHECK_OK(t->table->create(&spec, &t->layer))) return 0;
+    for (int a = 0; a < ARRAYS; a++) {
+        good &= CHECK_OK(ZONAL_NEW(&t->wide[a], t->count[a], "an array"));
+        good &= CHECK_OK(ZONAL_NEW(&t->narrow[a], t->count[a], "an array"));
+    }
+    good &= CHECK_OK(
+        zonal__alloc((int64_t)t->table->saved_bytes(t->layer), 1, "what is saved", &t->saved));
+    if (!good) trial_drop(t);
+    return good;
+}
+
+static uint32_t mix(uint32_t n) {
+    n = n * 2654435761u + 974711u;
+    n = (n ^ n >> 15) * 2246822519u;
+    return n ^ n >> 13;
+}
+
+void trial_fill(trial *t, int array, int step, int grid) {
+    for (int64_t i = 0; i < t->count[array]; i++) {
+        uint32_t hash = mix((uint32_t)i * 4096 + (uint32_t)array * 256 + (uint32_t)step);
+        t->wide[array][i] = (float)((int)(hash % (uint32_t)grid) - grid / 2) / 64;
+    }
+}
+
+void trial_fill_all(trial *t, int step) {
+    for (int a = X; a <= DY_MORE; a++) trial_fill(t, a, step, 257);
+    for (int64_t c = 0; c < t->count[RUNNING_MEAN]; c++) {
+        t->wide[RUNNING_MEAN][c] = 0.5f;
+        t->wide[RUNNING_VARIANCE][c] = 2;
+    }
+}
+
+static void *of(trial *t, int array) {
+    if (!t->count[array]) return NULL;
+    return t->spec.dtype == ZONAL_DTYPE_BF16 && trial_is_narrow(array) ? (void *)t->narrow[array]
+                                                                       : (void *)t->wide[array];
+}
+
+zonal__layer_arrays trial_arrays(trial *t) {
+    return (zonal__layer_arrays){.x = of(t, X),
+                                 .residual = of(t, RESIDUAL),
+                                 .y = of(t, Y),
+                                 .weight = of(t, WEIGHT),
+                                 .bias = of(t, BIAS),
+                                 .scale = of(t, SCALE),
+                                 .running_mean = of(t, RUNNING_MEAN),
+                                 .running_variance = of(t, RUNNING_VARIANCE),
+                                 .saved = t->saved,
+                                 .dy = of(t, DY),
+                                 .dy_more = t->with_more ? of(t, DY_MORE) : NULL,
+                                 .dx = t->skip_dx ? NULL : of(t, DX),
+                                 .dresidual = t->skip_dresidual ? NULL : of(t, DRESIDUAL),
+                                 .dweight = of(t, DWEIGHT),
+                                 .dbias = of(t, DBIAS),
+                                 .dscale = of(t, DSCALE),
+                                 .accumulate = t->accumulate};
+}
+
+static void to_narrow(trial *t) {
+    for (int a = 0; a < ARRAYS; a++)
+        for (int64_t i = 0; i < t->count[a]; i++)
+            t->narrow[a][i] = zonal__bf16_from_float(t->wide[a][i]);
+}
+
+static void from_narrow(trial *t) {
+    if (t->spec.dtype != ZONAL_DTYPE_BF16) return;
+    for (int a = 0; a < ARRAYS; a++)
+        for (int64_t i = 0; trial_is_narrow(a) && i < t->count[a]; i++)
+            t->wide[a][i] = zonal__bf16_to_float(t->narrow[a][i]);
+}
+
+zonal_status trial_forward(trial *t, int training) {
+    zonal__layer_arrays arrays = trial_arrays(t);
+    to_narrow(t);
+    ZONAL_TRY(t->table->forward(t->layer, &arrays, training));
+    from_narrow(t);
+    return ZONAL_OK;
+}
+
+zonal_status trial_backward(trial *t) {
+    zonal__layer_arrays arrays = trial_arrays(t);
+    to_narrow(t);
+    ZONAL_TRY(t->table->backward(t->layer, &arrays));
+    from_narrow(t);
+    return ZONAL_OK;
+}
+
+int64_t trial_differing(int64_t n, const float *a, const float *b) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += !(a[i] == b[i]);
+    return count;
+}
