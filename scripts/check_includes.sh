@@ -29,7 +29,8 @@ BEGIN {
     knows["uniformity"] = "core math backend loss"
     knows["data"] = "core math backend"
     knows["nn"] = "core math backend"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn"
+    knows["train"] = "core math backend loss uniformity data nn"
+    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn train"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

@@ -76,7 +76,7 @@ while read -r name; do
 done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
-layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn)
+layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn train)
 knows() {
     case $1 in
         core) echo ;;
@@ -86,6 +86,7 @@ knows() {
         loss) echo core math backend ;;
         uniformity) echo core math backend loss ;;
         data | nn) echo core math backend ;;
+        train) echo core math backend loss uniformity data nn ;;
     esac
 }
 objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/zonal_${1##*/}.dir/*.o" 2>/dev/null; }

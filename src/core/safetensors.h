@@ -4,8 +4,9 @@
  *     8 bytes    N, the length of the header, little-endian
  *     N bytes    the header, JSON that begins with {, padded with blanks at its end:
  *                    {"__metadata__": {"key": "text", ...},                         optional
- *                     "name": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [b, e]},
- * ...} the data   of all tensors, little-endian, in C order; data_offsets count from its beginning,
+ *                     "name": {"dtype": "F32", "shape": [64, 3], "data_offsets": [b, e]}, ...}
+ *
+ *     the data   of all tensors, little-endian, in C order; data_offsets count from its beginning,
  *                and the tensors cover it without gaps or overlaps
  *
  * A header is trusted in nothing: before a file is used, its JSON, names, types, shapes, offsets

@@ -1,0 +1,205 @@
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/safetensors.h"
+#include "core/text.h"
+
+enum { NAME = 128, MOST_STATES = 2, NOTE = 512 };
+
+/* A block laid out like the parameters or the statistics, and what its tensors' names begin with.
+ */
+typedef struct part {
+    const char *prefix; /* "", "optimiser.exp_avg." */
+    float *block;
+    int trained; /* 1: laid out like the parameters; 0: like the statistics */
+} part;
+
+/* ---- what is in it --------------------------------------------------------------------------- */
+
+static zonal_status list_parts(zonal__trainer *t, char prefix[MOST_STATES][NAME], part *parts,
+                               int *count) {
+    const char *const *names = zonal__optimiser_state_names(t->options.optimiser.kind);
+    *count = 0;
+    parts[(*count)++] = (part){"", t->model->parameters, 1};
+    parts[(*count)++] = (part){"", t->model->statistics, 0};
+    for (int i = 0; names[i] && i < MOST_STATES; i++) {
+        float *state;
+        ZONAL_TRY(t->optimisers->state(t->optimiser, names[i], &state));
+        snprintf(prefix[i], NAME, "optimiser.%s.", names[i]);
+        parts[(*count)++] = (part){prefix[i], state, 1};
+    }
+    return ZONAL_OK;
+}
+
+static int belongs(const zonal__entry *entry, const part *p) {
+    if (entry->kind == ZONAL__ENTRY_BATCHES) return 0;
+    return zonal__entry_is_trained(entry) == p->trained;
+}
+
+/* What must agree between the trainer that saves and the one that loads. */
+static void describe_network(const zonal__trainer *t, char out[NOTE]) {
+    const zonal__network_spec *n = &t->options.network;
+    int used = snprintf(out, NOTE, "resnet%d, %s stem, %d channels, width %g, projector", n->depth,
+                        n->stem == ZONAL__STEM_SMALL ? "small" : "imagenet", n->channels, n->width);
+    for (int i = 0; i < n->projector_layers && used < NOTE; i++)
+        used += snprintf(out + used, (size_t)(NOTE - used), "%s%d", i ? "-" : " ",
+                         n->projector_width[i]);
+    if (used < NOTE)
+        snprintf(out + used, (size_t)(NOTE - used), ", %s%s%s",
+                 n->projector_activation == ZONAL__ACTIVATION_GELU ? "gelu" : "relu",
+                 n->projector_norm ? ", norms" : "", n->projector_last_bias ? ", last bias" : "");
+}
+
+static const char *describe_optimiser(const zonal__trainer *t) {
+    static const char *const kinds[] = {"adamw", "sgd", "lars"};
+    return kinds[t->options.optimiser.kind];
+}
+
+/* ---- save ------------------------------------------------------------------------------------ */
+
+typedef struct content {
+    zonal__safetensor *tensors;
+    char (*names)[2 * NAME];
+    float *values; /* of all tensors, one after the other */
+    int64_t count, used;
+} content;
+
+static void put_entry(content *c, const zonal__entry *entry, const part *p) {
+    zonal__safetensor *tensor = &c->tensors[c->count];
+    char *name = c->names[c->count++];
+    snprintf(name, sizeof c->names[0], "%s%s", p->prefix, entry->name);
+    *tensor = (zonal__safetensor){.name = name,
+                                  .type = ZONAL__SAFETENSORS_F32,
+                                  .rank = entry->rank,
+                                  .data = c->values + c->used};
+    memcpy(tensor->shape, entry->shape, (size_t)entry->rank * sizeof *tensor->shape);
+    zonal__entry_export(entry, p->block, c->values + c->used);
+    c->used += entry->count;
+}
+
+static zonal_status gather(zonal__trainer *t, const part *parts, int count, content *c) {
+    const zonal__graph *graph = &t->model->graph;
+    int64_t values = 0, tensors = 0;
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < graph->entry_count; i++)
+            if (belongs(&graph->entries[i], &parts[k])) {
+                values += graph->entries[i].count;
+                tensors++;
+            }
+    tensors += graph->entry_count; /* room for the batches of every norm */
+    ZONAL_TRY(ZONAL_NEW(&c->values, values, "a checkpoint"));
+    ZONAL_TRY(ZONAL_NEW(&c->tensors, tensors, "a checkpoint"));
+    ZONAL_TRY(ZONAL_NEW(&c->names, tensors, "a checkpoint"));
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < graph->entry_count; i++)
+            if (belongs(&graph->entries[i], &parts[k])) put_entry(c, &graph->entries[i], &parts[k]);
+    for (int i = 0; i < graph->entry_count; i++)
+        if (graph->entries[i].kind == ZONAL__ENTRY_BATCHES)
+            c->tensors[c->count++] = (zonal__safetensor){.name = graph->entries[i].name,
+                                                         .type = ZONAL__SAFETENSORS_I64,
+                                                         .data = &t->model->batches};
+    return ZONAL_OK;
+}
+
+zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
+    char prefix[MOST_STATES][NAME], step[32], network[NOTE];
+    part parts[2 + MOST_STATES];
+    content c = {0};
+    int count;
+    const zonal__safetensors_note notes[] = {{"zonal.step", step},
+                                             {"zonal.network", network},
+                                             {"zonal.optimiser", describe_optimiser(t)}};
+    zonal_status status;
+    snprintf(step, sizeof step, "%" PRId64, t->done);
+    describe_network(t, network);
+    ZONAL_TRY(list_parts(t, prefix, parts, &count));
+    status = gather(t, parts, count, &c);
+    if (status == ZONAL_OK)
+        status = zonal__safetensors_write(
+            path, &(zonal__safetensors_content){.tensors = c.tensors,
+                                                .count = c.count,
+                                                .notes = notes,
+                                                .note_count = sizeof notes / sizeof notes[0],
+                                                .checksum = 1});
+    zonal__free(c.values);
+    zonal__free(c.tensors);
+    zonal__free(c.names);
+    return status;
+}
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+static zonal_status agree(const zonal__safetensors *file, const char *key, const char *ours) {
+    const char *theirs = zonal__safetensors_note_text(file, key);
+    if (!theirs)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is no checkpoint of a training run: it has no %s",
+                          file->path, key);
+    if (strcmp(theirs, ours) != 0)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s was made for another %s: \"%s\" there, \"%s\" here",
+                          file->path, key + strlen("zonal."), theirs, ours);
+    return ZONAL_OK;
+}
+
+static zonal_status find_entry(const zonal__safetensors *file, const zonal__entry *entry,
+                               const part *p, const zonal__safetensor **tensor) {
+    char name[2 * NAME];
+    snprintf(name, sizeof name, "%s%s", p->prefix, entry->name);
+    return zonal__safetensors_get(file, name, entry->rank, entry->shape, tensor);
+}
+
+/* All tensors are looked for first: a file that lacks one changes nothing. */
+static zonal_status take_all(zonal__trainer *t, const zonal__safetensors *file, const part *parts,
+                             int count, int only_look, float *buffer) {
+    const zonal__graph *graph = &t->model->graph;
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < graph->entry_count; i++) {
+            const zonal__entry *entry = &graph->entries[i];
+            const zonal__safetensor *tensor;
+            if (!belongs(entry, &parts[k])) continue;
+            ZONAL_TRY(find_entry(file, entry, &parts[k], &tensor));
+            if (only_look) continue;
+            zonal__safetensors_floats(tensor, buffer);
+            zonal__entry_import(entry, buffer, parts[k].block);
+        }
+    return ZONAL_OK;
+}
+
+static int64_t largest_entry(const zonal__graph *graph) {
+    int64_t most = 1;
+    for (int i = 0; i < graph->entry_count; i++)
+        if (graph->entries[i].count > most) most = graph->entries[i].count;
+    return most;
+}
+
+static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file) {
+    char prefix[MOST_STATES][NAME], network[NOTE];
+    part parts[2 + MOST_STATES];
+    const char *text = zonal__safetensors_note_text(file, "zonal.step");
+    int64_t step;
+    int count;
+    float *buffer;
+    describe_network(t, network);
+    ZONAL_TRY(agree(file, "zonal.network", network));
+    ZONAL_TRY(agree(file, "zonal.optimiser", describe_optimiser(t)));
+    ZONAL_TRY(zonal__text_int64(text ? text : "", "zonal.step", &step));
+    ZONAL_TRY(list_parts(t, prefix, parts, &count));
+    ZONAL_TRY(take_all(t, file, parts, count, 1, NULL));
+    ZONAL_TRY(ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
+    (void)take_all(t, file, parts, count, 0, buffer);
+    zonal__free(buffer);
+    t->model->batches = step * t->options.loader.groups; /* one forward a group */
+    return zonal__trainer_resume_at(t, step);
+}
+
+zonal_status zonal__checkpoint_load(zonal__trainer *t, const char *path) {
+    zonal__safetensors *file;
+    zonal_status status;
+    ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_SUMMED, &file));
+    status = load_from(t, file);
+    zonal__safetensors_close(file);
+    return status;
+}

@@ -1,0 +1,22 @@
+/*
+ * Checkpoints: one safetensors file with a checksum, holding all that a trainer carries from step
+ * to step. Parameters and statistics have PyTorch's names and layout ("conv1.weight", ...), so the
+ * file loads there too; the optimiser's state lies beside them as "optimiser.exp_avg.conv1.weight"
+ * and so on. The metadata says which step comes next ("zonal.step") and for which network and
+ * optimiser it was made ("zonal.network", "zonal.optimiser").
+ *
+ * A file appears whole or not at all, and what it replaces stays intact until then. A trainer that
+ * has loaded one goes on bit for bit as the one that saved it would have.
+ */
+#ifndef ZONAL_TRAIN_CHECKPOINT_H
+#define ZONAL_TRAIN_CHECKPOINT_H
+
+#include "train/trainer.h"
+
+zonal_status zonal__checkpoint_save(zonal__trainer *trainer, const char *path);
+
+/* ZONAL_FORMAT for a file that is damaged, or was made for another network or optimiser; the
+ * trainer is then unchanged. */
+zonal_status zonal__checkpoint_load(zonal__trainer *trainer, const char *path);
+
+#endif
