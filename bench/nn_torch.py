@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torchvision's resnet18 in PyTorch on the CPU, forward and backward: what "nn_layers" is compared with.
+"""torchvision's resnet18 in PyTorch on the CPU, timed: what bench/nn_layers.c is compared with.
 
     bench/nn_torch.py [--batch 128] [--side 64] [--threads 2] [--runs 5] [--layout nchw|nhwc]
                       [--layers build/bench/nn_layers]

@@ -336,6 +336,44 @@ static void test_threads(void) {
 
 /* ---- the rest of the contract ---------------------------------------------------------------- */
 
+/* Scratch is filled up with zeros, and what a run has left there must not reach the next: 0 times
+ * NaN is NaN. */
+static void test_nan_leaves_no_trace(void) {
+    static const zonal__layer_spec specs[] = {
+        LAYER(CONVOLUTION, .n = 3, .h = 9, .w = 9, .channels = 7, .out_channels = 5, .kernel = 3,
+              .stride = 2, .pad = 1),
+        LAYER(CONVOLUTION, .n = 1, .h = 5, .w = 5, .channels = 3, .out_channels = 33, .kernel = 3,
+              .stride = 1, .pad = 1),
+        LAYER(LINEAR, .n = 5, .h = 1, .w = 1, .channels = 33, .out_channels = 7, .bias = 1),
+        LAYER(LINEAR, .n = 1, .h = 1, .w = 1, .channels = 65, .out_channels = 7),
+        LAYER(NORM, .n = 5, .h = 3, .w = 3, .channels = 7, .residual = 1,
+              .activation = ZONAL__ACTIVATION_GELU),
+    };
+    for (int i = 0; i < 10; i++) {
+        zonal__layer_spec spec = specs[i / 2];
+        trial used, fresh;
+        spec.dtype = types[i % 2];
+        if (!trial_make(&used, zonal__nn_cpu(), spec)) continue;
+        trial_fill_all(&used, 0);
+        for (int64_t k = 0; k < used.count[X]; k++) used.wide[X][k] = NAN;
+        for (int64_t k = 0; k < used.count[DY]; k++) used.wide[DY][k] = NAN;
+        CHECK_OK(trial_forward(&used, 1));
+        CHECK_OK(trial_backward(&used));
+        CHECK(isnan(used.wide[Y][0]) && isnan(used.wide[DX][0]));
+        if (trial_make(&fresh, zonal__nn_cpu(), spec)) {
+            trial_fill_all(&used, 0);
+            trial_fill_all(&fresh, 0);
+            run_both(&used, &fresh, 1);
+            for (int k = 0; k < OUTPUTS; k++)
+                CHECK_MSG(trial_differing(used.count[outputs[k]], used.wide[outputs[k]],
+                                          fresh.wide[outputs[k]]) == 0,
+                          "spec %d: %s remembers a NaN", i, trial_array_names[outputs[k]]);
+            trial_drop(&fresh);
+        }
+        trial_drop(&used);
+    }
+}
+
 static zonal_status make_and_drop(void *context) {
     zonal__layer *layer = NULL;
     zonal_status status = zonal__nn_cpu()->create(context, &layer);
@@ -420,6 +458,7 @@ static const test_case tests[] = {
     {"pools", test_pools},
     {"pool: ties and NaN", test_pool_ties_and_nan},
     {"threads", test_threads},
+    {"a NaN leaves no trace", test_nan_leaves_no_trace},
     {"allocations", test_allocations},
     {"runs allocate nothing", test_runs_allocate_nothing},
     {"forward only", test_forward_only},

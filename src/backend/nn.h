@@ -126,6 +126,6 @@ zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int train
 zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
-const zonal__nn_table *zonal__nn_cpu(void); /* oneDNN where it is built in, else own loops */
+const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, oneDNN in fp32, else own loops */
 
 #endif

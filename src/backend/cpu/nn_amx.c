@@ -1,3 +1,4 @@
+/* The tiles of AMX, and what stands in for them where the compiler or system has none: nn_amx.h. */
 #include "backend/cpu/nn_amx.h"
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&       \

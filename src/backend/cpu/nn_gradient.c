@@ -69,7 +69,7 @@ static void plan_gradient(zonal__product_layer *layer) {
     plan->parts = zonal__ceil_div(pixels, plan->part_rows);
 }
 
-static void raise(size_t *bytes, int64_t a, int64_t b, size_t size) {
+static void at_least(size_t *bytes, int64_t a, int64_t b, size_t size) {
     size_t wanted = (size_t)a * (size_t)b * size;
     if (*bytes < wanted) *bytes = wanted;
 }
@@ -81,13 +81,14 @@ zonal_status zonal__gradient_prepare(zonal__product_layer *layer, zonal__product
     width = zonal__amx_round_up(plan->lines * line_width(layer));
     cols = zonal__amx_round_up(plan->cols);
     if (layer->way == ZONAL__WAY_AMX) {
-        raise(&bytes->patches, plan->rows + 2, width, sizeof(uint16_t));
-        raise(&bytes->gradient, cols, transposed_width(plan), sizeof(uint16_t));
+        at_least(&bytes->patches, plan->rows + 2, width, sizeof(uint16_t));
+        at_least(&bytes->gradient, cols, transposed_width(plan), sizeof(uint16_t));
     } else {
-        raise(&bytes->patches, plan->rows, width, sizeof(float));
-        if (zonal__is_bf16(&layer->base)) raise(&bytes->gradient, plan->rows, cols, sizeof(float));
+        at_least(&bytes->patches, plan->rows, width, sizeof(float));
+        if (zonal__is_bf16(&layer->base))
+            at_least(&bytes->gradient, plan->rows, cols, sizeof(float));
     }
-    raise(&bytes->result, cols, width, sizeof(float));
+    at_least(&bytes->result, cols, width, sizeof(float));
     if (plan->parts == 1) return ZONAL_OK;
     return ZONAL_NEW(&plan->sums, plan->parts * weights_of(layer), "a layer's partial gradients");
 }
@@ -130,7 +131,6 @@ static void add_block_by_tiles(const gradient_run *run, const gradient_turn *tur
     int64_t width = zonal__amx_round_up(turn->width), rows = zonal__amx_round_up(count);
     int64_t channels = layer->base.out_channels, long_row = transposed_width(plan);
     uint16_t *even = scratch->patches, *odd = even + width, *panels = odd + width;
-    memset(even, 0, 2 * (size_t)width * sizeof *even);
     for (int64_t m = 0; m < rows; m += 2) {
         for (int64_t i = 0; i < 2; i++) {
             uint16_t *line = i ? odd : even;

@@ -1,3 +1,4 @@
+/* All that is asked of oneDNN: nn_onednn.h. */
 #include "backend/cpu/nn_onednn.h"
 
 #if defined(ZONAL_HAVE_ONEDNN) && defined(_OPENMP)

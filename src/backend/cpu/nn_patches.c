@@ -1,3 +1,4 @@
+/* Which pixels a pixel is made of, and their gathering: nn_patches.h has the formulas. */
 #include "backend/cpu/nn_patches.h"
 
 #include "backend/cpu/clones.h"

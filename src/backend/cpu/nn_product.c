@@ -6,8 +6,6 @@
  * In fp32 a patch and the weights are floats and the product is oneDNN's or BLAS's. In bf16 they
  * stay bf16 and go through the tiles of AMX where the processor has them; elsewhere they are
  * widened and treated like floats. Sums are in fp32.
- *
- * fp32 convolutions of pictures that are not too small go to oneDNN's direct ones: nn_onednn.h.
  */
 #include "backend/cpu/nn_product.h"
 
@@ -20,7 +18,7 @@
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 
-enum { PATCH_BYTES = 1 << 19, MOST_ROWS = 256, PACK_ROWS = 64 };
+enum { PATCHES = 1 << 18, MOST_ROWS = 256, PACK_ROWS = 64 }; /* elements gathered at a time */
 
 static _Atomic int way_limit = ZONAL__WAY_AMX;
 
@@ -64,14 +62,14 @@ static int64_t row_width(const zonal__product_layer *layer, int64_t depth) {
 
 static void plan_grid(const zonal__product_layer *layer, const zonal__patches *patches,
                       const zonal__patch_grid *grid, product_run *run) {
-    int64_t size = layer->way == ZONAL__WAY_AMX ? 2 : 4, columns = patches->target_channels, blocks;
+    int64_t columns = patches->target_channels, blocks;
     run->layer = layer;
     run->patches = patches;
     run->grid = grid;
     run->pixels = zonal__grid_pixels(patches, grid);
     run->depth = zonal__grid_depth(patches, grid);
     run->width = row_width(layer, run->depth);
-    run->rows = PATCH_BYTES / (size * (run->width + 1)) / ZONAL__AMX_SIDE * ZONAL__AMX_SIDE;
+    run->rows = PATCHES / (run->width + 1) / ZONAL__AMX_SIDE * ZONAL__AMX_SIDE;
     run->rows = zonal__most(ZONAL__AMX_SIDE, zonal__least(run->rows, MOST_ROWS));
     blocks = zonal__ceil_div(run->pixels, run->rows);
     run->cols = columns / zonal__ceil_div(ZONAL__PRODUCT_TURNS, blocks);
@@ -81,48 +79,58 @@ static void plan_grid(const zonal__product_layer *layer, const zonal__patches *p
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Element (tap of patch position, source channel) of column 0, and the way to the next column. */
-static int64_t weight_at(const product_run *run, int64_t position, int64_t channel) {
+/* Where the weights of a patch position begin, for source channel 0 and column 0. */
+static int64_t weight_at(const product_run *run, int64_t position) {
     const zonal__layer_spec *spec = &run->layer->base.spec;
     int64_t r = run->grid->r + run->patches->turn * (position / run->grid->cols);
     int64_t s = run->grid->s + run->patches->turn * (position % run->grid->cols);
-    int64_t k = run->back ? channel : 0, c = run->back ? 0 : channel;
-    return ((k * spec->kernel + r) * spec->kernel + s) * spec->channels + c;
+    return (r * spec->kernel + s) * spec->channels;
 }
-static int64_t next_column(const product_run *run) {
+
+/* From one output channel k to the next; input channels lie side by side. */
+static int64_t output_step(const product_run *run) {
     const zonal__layer_spec *spec = &run->layer->base.spec;
-    return run->back ? 1 : (int64_t)spec->kernel * spec->kernel * spec->channels;
+    return (int64_t)spec->kernel * spec->kernel * spec->channels;
+}
+
+ZONAL__CLONES static void pack_line(int64_t count, const uint16_t *restrict from, int64_t step,
+                                    uint16_t *restrict out) {
+    if (step == 1)
+        for (int64_t j = 0; j < count; j++) out[2 * j] = from[j];
+    else
+        for (int64_t j = 0; j < count; j++) out[2 * j] = from[j * step];
 }
 
 /* One panel for the tiles. */
 static void pack_panel(void *context, int64_t panel, int thread) {
     const product_run *run = context;
-    const uint16_t *weight = run->weight;
-    int64_t depth = zonal__amx_round_up(run->depth), step = next_column(run);
-    int64_t first = panel * ZONAL__AMX_SIDE, channels = run->patches->source_channels;
+    int64_t depth = zonal__amx_round_up(run->depth), first = panel * ZONAL__AMX_SIDE, p = 0;
     int64_t count = zonal__least(run->patches->target_channels - first, ZONAL__AMX_SIDE);
+    int64_t positions = (int64_t)run->grid->rows * run->grid->cols;
+    int64_t row_step = run->back ? output_step(run) : 1, step = run->back ? 1 : output_step(run);
     uint16_t *out = (uint16_t *)run->layer->packed + first * depth;
     (void)thread;
-    for (int64_t p = 0; p < depth; p++) {
-        uint16_t *row = out + p / 2 * (2 * ZONAL__AMX_SIDE) + p % 2;
-        int64_t filled = p < run->depth ? count : 0;
+    if (count < ZONAL__AMX_SIDE || run->depth < depth)
+        memset(out, 0, (size_t)(depth * ZONAL__AMX_SIDE) * sizeof *out);
+    for (int64_t position = 0; position < positions; position++) {
         const uint16_t *from =
-            weight + (filled ? weight_at(run, p / channels, p % channels) + first * step : 0);
-        for (int64_t j = 0; j < filled; j++) row[2 * j] = from[j * step];
-        for (int64_t j = filled; j < ZONAL__AMX_SIDE; j++) row[2 * j] = 0;
+            (const uint16_t *)run->weight + weight_at(run, position) + first * step;
+        for (int64_t c = 0; c < run->patches->source_channels; c++, p++)
+            pack_line(count, from + c * row_step, step,
+                      out + p / 2 * (2 * ZONAL__AMX_SIDE) + p % 2);
     }
 }
 
 /* Rows of the weights as floats: back [depth][columns], forward [columns][depth] as they come. */
 static void pack_rows(void *context, int64_t turn, int thread) {
     const product_run *run = context;
-    const zonal__layer *layer = &run->layer->base;
     int64_t channels = run->patches->source_channels, columns = run->patches->target_channels;
     int64_t rows = run->back ? run->depth : columns, length = run->back ? columns : run->depth;
-    int bf16 = zonal__is_bf16(layer);
+    int bf16 = zonal__is_bf16(&run->layer->base);
     (void)thread;
     for (int64_t p = turn * PACK_ROWS; p < rows && p < (turn + 1) * PACK_ROWS; p++) {
-        int64_t at = run->back ? weight_at(run, p / channels, p % channels) : p * length;
+        int64_t at = p * length;
+        if (run->back) at = weight_at(run, p / channels) + p % channels * output_step(run);
         float *out = (float *)run->layer->packed + p * length;
         for (int64_t j = 0; j < length; j++) out[j] = zonal__load(run->weight, at + j, bf16);
     }
