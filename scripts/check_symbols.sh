@@ -106,7 +106,7 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|views|nn|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(backend|views|nn|optimiser|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")
