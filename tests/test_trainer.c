@@ -2,9 +2,8 @@
  * Training: a small network learns on textures, the same weights come out every time, and a run
  * that goes on from a checkpoint ends as one that was never interrupted.
  */
-#include <stdlib.h>
-#include <unistd.h>
-
+#include "failing_alloc.h"
+#include "folder.h"
 #include "test.h"
 #include "train/checkpoint.h"
 
@@ -14,17 +13,11 @@ typedef struct setting {
     zonal__trainer_options options;
 } setting;
 
-/* A network of a few thousand weights on textures of 40 pixels, 16 at a time. */
-static int prepare(setting *s, const char *method, zonal_dtype dtype) {
-    const zonal__source_options source = {.path = "textures:disk",
-                                          .split = ZONAL__SPLIT_TRAIN,
-                                          .texture_count = 64,
-                                          .texture_size = 40};
-    memset(s, 0, sizeof *s);
-    if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
-    for (int v = 0; v < 4; v++) zonal__view_law_texture(&s->laws[v]);
+/* A network of a few thousand weights, on 16 pictures at a time. The source is there already. */
+static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
     zonal__trainer_options *o = &s->options;
-    o->network = zonal__network_defaults();
+    for (int v = 0; v < 4; v++) zonal__view_law_texture(&s->laws[v]);
+    *o = (zonal__trainer_options){.network = zonal__network_defaults(), .seed = test_seed};
     o->network.stem = ZONAL__STEM_SMALL;
     o->network.channels = 1;
     o->network.width = 0.125;
@@ -44,7 +37,15 @@ static int prepare(setting *s, const char *method, zonal_dtype dtype) {
     o->optimiser.weight_decay = 1e-2;
     o->schedule = (zonal__schedule){
         .kind = ZONAL__SCHEDULE_COSINE, .total = 30, .warmup = 3, .base = 3e-3, .floor = 0};
-    o->seed = test_seed;
+}
+
+static int prepare(setting *s, const char *method, zonal_dtype dtype) {
+    const zonal__source_options source = {.path = "textures:disk",
+                                          .split = ZONAL__SPLIT_TRAIN,
+                                          .texture_count = 64,
+                                          .texture_size = 40};
+    if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
+    fill_options(s, method, dtype);
     return 1;
 }
 
@@ -110,12 +111,13 @@ static void test_same_every_time(void) {
 }
 
 static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype) {
-    char path[] = "/tmp/zonal-trainer-XXXXXX";
+    test_folder folder;
+    char path[800];
     setting s;
     zonal__trainer *whole = NULL, *begun = NULL, *resumed = NULL;
     zonal__trainer_metrics m;
-    int file = mkstemp(path);
-    close(file);
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
     if (!prepare(&s, "mmd-heat", dtype)) return;
     s.options.optimiser = zonal__optimiser_defaults(kind);
     CHECK_OK(zonal__trainer_create(&s.options, &whole));
@@ -132,7 +134,7 @@ static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype) {
     zonal__trainer_destroy(begun);
     zonal__trainer_destroy(resumed);
     zonal__source_close(s.source);
-    unlink(path);
+    test_folder_remove(&folder);
 }
 
 static void test_resumes(void) {
@@ -144,12 +146,13 @@ static void test_resumes(void) {
 
 /* A checkpoint of another network or optimiser, one cut short, one with a flipped bit. */
 static void test_wrong_checkpoints(void) {
-    char path[] = "/tmp/zonal-trainer-XXXXXX";
+    test_folder folder;
+    char path[800];
     setting s;
     zonal__trainer *t = NULL, *other = NULL;
     zonal__trainer_metrics m;
-    int file = mkstemp(path);
-    close(file);
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
     if (!prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
     CHECK_OK(zonal__trainer_create(&s.options, &t));
     if (t && make_steps(t, 1, &m) && CHECK_OK(zonal__checkpoint_save(t, path))) {
@@ -173,7 +176,7 @@ static void test_wrong_checkpoints(void) {
     }
     zonal__trainer_destroy(t);
     zonal__source_close(s.source);
-    unlink(path);
+    test_folder_remove(&folder);
 }
 
 static void test_refusals(void) {
@@ -192,10 +195,50 @@ static void test_refusals(void) {
     zonal__source_close(s.source);
 }
 
-static const test_case tests[] = {
-    {"learns", test_learns},     {"same_every_time", test_same_every_time},
-    {"resumes", test_resumes},   {"wrong_checkpoints", test_wrong_checkpoints},
-    {"refusals", test_refusals}, {0}};
+/* Created, trained for a step, saved and loaded: "context" is the file. */
+static zonal_status live_briefly(void *context) {
+    setting s;
+    zonal__trainer *t = NULL;
+    zonal__trainer_metrics m;
+    const zonal__source_options source = {
+        .path = "textures:wood", .texture_count = 8, .texture_size = 16};
+    zonal_status status = zonal__source_open(&source, &s.source);
+    if (status == ZONAL_OK) {
+        fill_options(&s, "mmd-heat", ZONAL_DTYPE_FP32);
+        s.options.network.width = 1.0 / 64;
+        s.options.loader.batch = 4;
+        s.options.loader.groups = 1;
+        s.options.loader.group[0].width = s.options.loader.group[0].height = 8;
+        s.options.loader.workers = 1; /* so that the n-th allocation is nearly always the same */
+        s.options.threads = 1;
+        status = zonal__trainer_create(&s.options, &t);
+    }
+    if (status == ZONAL_OK) status = zonal__trainer_step(t, &m);
+    if (status == ZONAL_OK) status = zonal__checkpoint_save(t, context);
+    if (status == ZONAL_OK) status = zonal__checkpoint_load(t, context);
+    /* What fails in a worker is heard of with the next batch. */
+    if (status == ZONAL_OK) status = zonal__trainer_step(t, &m);
+    zonal__trainer_destroy(t);
+    zonal__source_close(s.source);
+    return status;
+}
+
+static void test_allocations(void) {
+    test_folder folder;
+    char path[800];
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
+    test_every_allocation("a trainer", live_briefly, path);
+    test_folder_remove(&folder);
+}
+
+static const test_case tests[] = {{"learns", test_learns},
+                                  {"same_every_time", test_same_every_time},
+                                  {"resumes", test_resumes},
+                                  {"wrong_checkpoints", test_wrong_checkpoints},
+                                  {"refusals", test_refusals},
+                                  {"allocations", test_allocations},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -185,7 +185,9 @@ static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file)
     describe_network(t, network);
     ZONAL_TRY(agree(file, "zonal.network", network));
     ZONAL_TRY(agree(file, "zonal.optimiser", describe_optimiser(t)));
-    ZONAL_TRY(zonal__text_int64(text ? text : "", "zonal.step", &step));
+    if (!text || zonal__text_int64(text, "zonal.step", &step) != ZONAL_OK || step < 0)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s does not say at which step to go on: zonal.step is %s",
+                          file->path, text ? text : "missing");
     ZONAL_TRY(list_parts(t, prefix, parts, &count));
     ZONAL_TRY(take_all(t, file, parts, count, 1, NULL));
     ZONAL_TRY(ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
