@@ -33,6 +33,10 @@ static const int EACH = 8; /* columns of a thread */
 static_assert(EACH * THREADS == PANEL, "a block covers a row of a tile");
 static const size_t WORKSPACE = 8 << 20;
 
+/* Tensor cores cut off at every addition, so the error of a sum grows with its length: longer rows
+ * are taken in parts, whose sums are added with rounding. */
+static const int64_t LONGEST_SUM = 512;
+
 static const float ROW_SCALE = 128; /* 2^7: lo stays clear of half's subnormals */
 
 /* psi less its degrees 1 and 2, b_1 P_1(c) + b_2 P_2(c) = k0 + c (k1 + c k2). Where the fit is in
@@ -438,9 +442,14 @@ static zonal_status cosines(const stream_work *work, const tile *at, int64_t row
     int64_t ld = work->ld, i0 = at->row0 * ld, j0 = at->col0 * ld;
     const void *left[] = {work->hi, work->hi, work->lo}, *right[] = {work->hi, work->lo, work->hi};
     const float alpha = 1 / (ROW_SCALE * ROW_SCALE), zero = 0, one = 1;
+    int64_t length = work->split ? LONGEST_SUM : work->dim;
     for (int part = 0; part < (work->split ? 3 : 1); part++)
-        ZONAL_TRY(multiply(work, 1, 0, at->cols, rows, work->dim, &alpha, at16(right[part], j0), ld,
-                           at16(left[part], i0), ld, part ? &one : &zero, work->s, PANEL));
+        for (int64_t k = 0; k < work->dim; k += length) {
+            int64_t count = work->dim - k < length ? work->dim - k : length;
+            ZONAL_TRY(multiply(work, 1, 0, at->cols, rows, count, &alpha, at16(right[part], j0 + k),
+                               ld, at16(left[part], i0 + k), ld, part || k ? &one : &zero, work->s,
+                               PANEL));
+        }
     return ZONAL_OK;
 }
 

@@ -42,9 +42,13 @@ static zonal_status zonal__launch(cudaStream_t stream, dim3 grid, int block, siz
     return ZONAL_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
-/* More than 48 KiB of shared memory must be asked for, once per kernel. */
+/* More than 48 KiB of shared memory must be asked for. The limit is the kernel's, whoever asked: it
+ * is only ever raised, so that what was made before still runs. */
 template <typename... Parameters>
 static zonal_status zonal__allow_shared(void (*kernel)(Parameters...), size_t bytes) {
+    cudaFuncAttributes attributes;
+    ZONAL_TRY(ZONAL_CUDA(cudaFuncGetAttributes(&attributes, (const void *)kernel)));
+    if (bytes <= (size_t)attributes.maxDynamicSharedSizeBytes) return ZONAL_OK;
     return ZONAL_CUDA(cudaFuncSetAttribute(
         (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
