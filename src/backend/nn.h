@@ -41,12 +41,17 @@
  * two gradients as dy and dy_more and use their sum, so that nobody else has to add them.
  *
  * No output overlaps an input or another output. Results are the same bit for bit in every run, for
- * any number of threads. Execution allocates nothing; scratch belongs to the layer. One layer is
+ * any number of threads. Execution allocates nothing. What a layer needs only while it runs is
+ * "scratch", which the layers of a network share, since they run one after the other. One layer is
  * not run by two threads at once.
+ *
+ * All arrays are memory of the device (the table's "memory"); on CUDA forward and backward only put
+ * work on the stream and can be captured in a graph.
  */
 #ifndef ZONAL_BACKEND_NN_H
 #define ZONAL_BACKEND_NN_H
 
+#include "backend/memory.h"
 #include "core/error.h"
 #include "zonal/loss.h"
 
@@ -89,7 +94,8 @@ typedef struct zonal__layer_arrays {
     const float *bias;  /* linear [k], norm [c] */
     const float *scale; /* norm [c] */
     float *running_mean, *running_variance; /* norm [c] */
-    void *saved; /* zonal__nn_table.saved_bytes, aligned to 64: what forward leaves to backward */
+    void *saved;   /* zonal__nn_table.saved_bytes, aligned to 64: what forward leaves to backward */
+    void *scratch; /* zonal__nn_table.scratch_bytes, aligned to 64 */
     /* backward */
     const void *dy;        /* dtype */
     const void *dy_more;   /* dtype; norm, max pool: NULL, or a second gradient to add to dy */
@@ -103,11 +109,13 @@ typedef struct zonal__layer zonal__layer; /* each device has its own */
 
 typedef struct zonal__nn_table {
     const char *name;
+    const zonal__memory *memory; /* where its arrays lie */
     /* What zonal__layer_shape refuses, and ZONAL_UNSUPPORTED for a dtype the device has not. *layer
      * is NULL on failure. */
     zonal_status (*create)(const zonal__layer_spec *spec, zonal__layer **layer);
     void (*destroy)(zonal__layer *layer); /* accepts NULL */
     size_t (*saved_bytes)(const zonal__layer *layer);
+    size_t (*scratch_bytes)(const zonal__layer *layer);
     /* training 0: inference; nothing is saved and running statistics are read, not written. */
     zonal_status (*forward)(zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
     zonal_status (*backward)(zonal__layer *layer, const zonal__layer_arrays *arrays);
@@ -127,5 +135,7 @@ zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
 const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, oneDNN in fp32, else own loops */
+/* cuDNN, cuBLASLt and own kernels. NULL, with an error recorded, without CUDA or cuDNN. */
+const zonal__nn_table *zonal__nn_cuda(void);
 
 #endif

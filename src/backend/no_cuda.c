@@ -3,6 +3,8 @@
 
 #include "backend/backend.h"
 #include "backend/device.h"
+#include "backend/nn.h"
+#include "backend/optimiser.h"
 #include "backend/views.h"
 
 static zonal_status no_cuda(void) {
@@ -17,6 +19,16 @@ const zonal__backend *zonal__backend_cuda(void) {
 }
 
 const zonal__views_table *zonal__views_cuda(void) {
+    (void)no_cuda();
+    return NULL;
+}
+
+const zonal__nn_table *zonal__nn_cuda(void) {
+    (void)no_cuda();
+    return NULL;
+}
+
+const zonal__optimiser_table *zonal__optimiser_cuda(void) {
     (void)no_cuda();
     return NULL;
 }

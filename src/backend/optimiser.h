@@ -141,5 +141,6 @@ zonal_status zonal__optimiser_refuse(const zonal__optimiser_segment *segment);
 
 const zonal__optimiser_table *zonal__optimiser_ref(void); /* double, plain: the oracle */
 const zonal__optimiser_table *zonal__optimiser_cpu(void);
+const zonal__optimiser_table *zonal__optimiser_cuda(void); /* NULL, with an error, without CUDA */
 
 #endif

@@ -104,10 +104,18 @@ static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arr
     return run(&work);
 }
 
+/* The host's layers keep their own. */
+static size_t scratch_bytes(const zonal__layer *layer) {
+    (void)layer;
+    return 0;
+}
+
 static const zonal__nn_table table = {.name = "cpu",
+                                      .memory = &zonal__memory_host,
                                       .create = create,
                                       .destroy = destroy,
                                       .saved_bytes = saved_bytes,
+                                      .scratch_bytes = scratch_bytes,
                                       .forward = forward,
                                       .backward = backward};
 
