@@ -119,9 +119,38 @@ else()
         enable_language(CUDA)
         find_package(CUDAToolkit REQUIRED)
         set(ZONAL_WITH_CUDA ON)
+        set(ZONAL_CUDA_LIBRARY_DIRS ${CUDAToolkit_LIBRARY_DIR}) # for users of libzonal.a
         zonal_note(CUDA "${CMAKE_CUDA_COMPILER}, for ${CMAKE_CUDA_ARCHITECTURES}")
     else()
         zonal_absent(CUDA "nvcc was not found")
+    endif()
+endif()
+
+# cuDNN, for networks on CUDA: beside the toolkit, where the system keeps libraries, or in the wheel
+# that the Python on PATH has.
+if(ZONAL_CUDNN STREQUAL "OFF")
+    zonal_note(CUDNN "off")
+elseif(NOT ZONAL_WITH_CUDA)
+    zonal_absent(CUDNN "it is of no use without CUDA")
+else()
+    execute_process(COMMAND python3 -c "import nvidia.cudnn as c; print(list(c.__path__)[0])"
+        OUTPUT_VARIABLE cudnn_wheel OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    find_path(ZONAL_CUDNN_INCLUDE NAMES cudnn_graph.h
+        HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cudnn_wheel} PATH_SUFFIXES include)
+    find_library(ZONAL_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
+        HINTS ${CUDAToolkit_LIBRARY_DIR} PATHS ${cudnn_wheel} PATH_SUFFIXES lib)
+    mark_as_advanced(ZONAL_CUDNN_INCLUDE ZONAL_CUDNN_LIBRARY)
+    if(ZONAL_CUDNN_INCLUDE AND ZONAL_CUDNN_LIBRARY)
+        add_library(zonal_dep_cudnn INTERFACE)
+        target_include_directories(zonal_dep_cudnn SYSTEM INTERFACE ${ZONAL_CUDNN_INCLUDE})
+        target_link_libraries(zonal_dep_cudnn INTERFACE ${ZONAL_CUDNN_LIBRARY})
+        target_compile_definitions(zonal_dep_cudnn INTERFACE ZONAL_HAVE_CUDNN)
+        get_filename_component(cudnn_dir ${ZONAL_CUDNN_LIBRARY} DIRECTORY)
+        list(APPEND ZONAL_CUDA_LIBRARY_DIRS ${cudnn_dir})
+        list(REMOVE_DUPLICATES ZONAL_CUDA_LIBRARY_DIRS)
+        zonal_note(CUDNN "${ZONAL_CUDNN_LIBRARY}")
+    else()
+        zonal_absent(CUDNN "cuDNN 9 was not found; networks then run on the CPU only")
     endif()
 endif()
 

@@ -57,5 +57,5 @@ foreach(name IN LISTS ZONAL_STATIC_LIBS)
 endforeach()
 if(ZONAL_WITH_CUDA)
     target_link_directories(zonal_static INTERFACE
-        $<INSTALL_INTERFACE:${CUDAToolkit_LIBRARY_DIR}>)
+        "$<INSTALL_INTERFACE:${ZONAL_CUDA_LIBRARY_DIRS}>")
 endif()

@@ -68,6 +68,9 @@ typedef struct zonal__problem {
     zonal_dtype dtype;              /* of x and gradient */
     double offset, factor;          /* value written = offset + factor * the operation's value */
     double lambda, gain, threshold; /* OBJECTIVE */
+    /* SLICED, OBJECTIVE: NULL, or a word of device memory that holds the step whenever the work is
+     * done, instead of what run is given: a graph replays the latter as it was. */
+    const uint32_t *device_step;
 } zonal__problem;
 
 typedef enum zonal__operation {

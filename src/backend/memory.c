@@ -19,12 +19,18 @@ static zonal_status copy_host(void *to, const void *from, size_t bytes) {
     return ZONAL_OK;
 }
 
+static zonal_status copy_within_host(void *stream, void *to, const void *from, size_t bytes) {
+    (void)stream;
+    return copy_host(to, from, bytes);
+}
+
 const zonal__memory zonal__memory_host = {.name = "the host",
                                           .is_host = 1,
                                           .take = take_host,
                                           .give_back = zonal__free,
                                           .write = copy_host,
-                                          .read = copy_host};
+                                          .read = copy_host,
+                                          .copy = copy_within_host};
 
 static zonal_status write_device(void *to, const void *host, size_t bytes) {
     ZONAL_TRY(zonal__device_synchronise());
@@ -40,4 +46,5 @@ const zonal__memory zonal__memory_device = {.name = "the device",
                                             .take = zonal__device_alloc,
                                             .give_back = zonal__device_free,
                                             .write = write_device,
-                                            .read = read_device};
+                                            .read = read_device,
+                                            .copy = zonal__device_copy_on};

@@ -19,6 +19,8 @@ typedef struct zonal__memory {
     /* From and to the host; they wait until it is done, and for the device's work before. */
     zonal_status (*write)(void *to, const void *host, size_t bytes);
     zonal_status (*read)(void *host, const void *from, size_t bytes);
+    /* Within it; on a device only put on the stream, and it can be captured in a graph. */
+    zonal_status (*copy)(void *stream, void *to, const void *from, size_t bytes);
 } zonal__memory;
 
 extern const zonal__memory zonal__memory_host;

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "backend/device.h"
+#include "backend/neighbours.h"
 #include "backend/nn.h"
 #include "backend/optimiser.h"
 #include "backend/views.h"
@@ -24,6 +25,11 @@ const zonal__views_table *zonal__views_cuda(void) {
 }
 
 const zonal__nn_table *zonal__nn_cuda(void) {
+    (void)no_cuda();
+    return NULL;
+}
+
+const zonal__neighbours_table *zonal__neighbours_cuda(void) {
     (void)no_cuda();
     return NULL;
 }
@@ -95,6 +101,31 @@ zonal_status zonal__device_write_on(void *stream, void *device, const void *host
     return no_cuda();
 }
 
+zonal_status zonal__device_copy_on(void *stream, void *to, const void *from, size_t bytes) {
+    (void)stream, (void)to, (void)from, (void)bytes;
+    return no_cuda();
+}
+
+zonal_status zonal__device_graph_begin(void *stream) {
+    (void)stream;
+    return no_cuda();
+}
+
+zonal_status zonal__device_graph_end(void *stream, void **graph) {
+    (void)stream;
+    *graph = NULL;
+    return no_cuda();
+}
+
+zonal_status zonal__device_graph_launch(void *graph, void *stream) {
+    (void)graph, (void)stream;
+    return no_cuda();
+}
+
+void zonal__device_graph_destroy(void *graph) {
+    (void)graph;
+}
+
 zonal_status zonal__device_event_create(void **event) {
     *event = NULL;
     return no_cuda();
@@ -123,6 +154,16 @@ zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *str
                                 int graph, int warm, int runs, double *microseconds) {
     (void)enqueue, (void)context, (void)graph, (void)warm, (void)runs;
     *microseconds = 0;
+    return no_cuda();
+}
+
+zonal_status zonal__device_choices_read(const char *path) {
+    (void)path;
+    return no_cuda();
+}
+
+zonal_status zonal__device_choices_write(const char *path) {
+    (void)path;
     return no_cuda();
 }
 

@@ -1,3 +1,5 @@
+#include "loss/objective.h"
+
 #include <math.h>
 
 #include "core/memory.h"
@@ -67,7 +69,7 @@ static double choose_gain(const zonal_objective *objective) {
     return objective->threshold > 0 ? 1.15 * objective->threshold : 1;
 }
 
-static zonal_status build(zonal_objective *objective) {
+static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
     const zonal_loss_options *loss = &objective->options.loss;
     zonal_plan_info info;
     objective->device = loss->device == ZONAL_DEVICE_CUDA;
@@ -86,14 +88,15 @@ static zonal_status build(zonal_objective *objective) {
     problem.lambda = objective->options.lambda;
     problem.gain = objective->gain;
     problem.threshold = objective->threshold;
+    problem.device_step = device_step;
     objective->table = zonal__plan_backend(objective->plan)
                            ->operations[objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE];
     return objective->table->create(&problem, &objective->work);
 }
 
-zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
-                                    int64_t global_views, int64_t batch, int64_t dim,
-                                    zonal_objective **out) {
+zonal_status zonal__objective_create_on(const zonal_objective_options *options, int64_t views,
+                                        int64_t global_views, int64_t batch, int64_t dim,
+                                        const uint32_t *device_step, zonal_objective **out) {
     zonal_objective *objective;
     *out = NULL;
     ZONAL_TRY(check(options, views, global_views));
@@ -103,12 +106,18 @@ zonal_status zonal_objective_create(const zonal_objective_options *options, int6
     objective->global_views = global_views;
     objective->batch = batch;
     objective->dim = dim;
-    zonal_status status = build(objective);
+    zonal_status status = build(objective, device_step);
     if (status == ZONAL_OK)
         *out = objective;
     else
         zonal_objective_destroy(objective);
     return status;
+}
+
+zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
+                                    int64_t global_views, int64_t batch, int64_t dim,
+                                    zonal_objective **out) {
+    return zonal__objective_create_on(options, views, global_views, batch, dim, NULL, out);
 }
 
 void zonal_objective_destroy(zonal_objective *objective) {

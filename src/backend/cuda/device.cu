@@ -26,8 +26,19 @@ zonal_status zonal__device_name(char out[128]) {
 }
 
 zonal_status zonal__device_alloc(size_t bytes, const char *what, void **out) {
-    zonal__cuda_base base = {};
-    return zonal__cuda_alloc(&base, bytes, what, out);
+    size_t free_bytes = 0, all_bytes = 0;
+    *out = NULL;
+    if (cudaMalloc(out, bytes ? bytes : 1) != cudaSuccess) {
+        cudaGetLastError();
+        *out = NULL;
+        (void)cudaMemGetInfo(&free_bytes, &all_bytes);
+        return ZONAL_FAIL(
+            ZONAL_MEMORY,
+            "out of GPU memory: %s would take %.1f MiB, and %.1f of %.1f MiB are free", what,
+            (double)bytes / 0x1p20, (double)free_bytes / 0x1p20, (double)all_bytes / 0x1p20);
+    }
+    ZONAL_TRY(ZONAL_CUDA(cudaMemset(*out, 0, bytes)));
+    return ZONAL_CUDA(cudaStreamSynchronize(NULL)); /* other streams do not wait for the memset */
 }
 
 void zonal__device_free(void *memory) {
@@ -35,7 +46,10 @@ void zonal__device_free(void *memory) {
 }
 
 zonal_status zonal__device_write(void *device, const void *host, size_t bytes) {
-    return ZONAL_CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice)));
+    /* cudaMemcpy from ordinary memory may return before the bytes have arrived, and streams made by
+     * zonal__device_stream_create do not wait for the default one. */
+    return ZONAL_CUDA(cudaStreamSynchronize(NULL));
 }
 
 zonal_status zonal__device_read(void *host, const void *device, size_t bytes) {
@@ -71,6 +85,37 @@ void zonal__device_stream_destroy(void *stream) {
 zonal_status zonal__device_write_on(void *stream, void *device, const void *host, size_t bytes) {
     return ZONAL_CUDA(
         cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
+}
+
+zonal_status zonal__device_copy_on(void *stream, void *to, const void *from, size_t bytes) {
+    return ZONAL_CUDA(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream));
+}
+
+/* Thread-local: what cannot be captured is refused in this thread, where it would be a fault, and
+ * allowed in others, such as the workers of a loader that take pinned memory meanwhile. */
+zonal_status zonal__device_graph_begin(void *stream) {
+    return ZONAL_CUDA(
+        cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal));
+}
+
+zonal_status zonal__device_graph_end(void *stream, void **graph) {
+    cudaGraph_t captured = NULL;
+    cudaGraphExec_t replay = NULL;
+    *graph = NULL;
+    ZONAL_TRY(ZONAL_CUDA(cudaStreamEndCapture((cudaStream_t)stream, &captured)));
+    zonal_status status = ZONAL_CUDA(cudaGraphInstantiate(&replay, captured, 0));
+    cudaGraphDestroy(captured);
+    if (status == ZONAL_OK) *graph = replay;
+    return status;
+}
+
+zonal_status zonal__device_graph_launch(void *graph, void *stream) {
+    return ZONAL_CUDA(cudaGraphLaunch((cudaGraphExec_t)graph, (cudaStream_t)stream));
+}
+
+void zonal__device_graph_destroy(void *graph) {
+    if (graph) cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
 zonal_status zonal__device_event_create(void **event) {

@@ -98,10 +98,12 @@ __device__ static void draw_direction(const zonal__random &random, uint64_t slic
 /* Blocks below "count" draw a direction each; the others measure four rows each. */
 template <typename T>
 __global__ void __launch_bounds__(128)
-    prepare_chunk(zonal__random random, int64_t slice0, int64_t count, int64_t pitch, float *out,
-                  zonal__row_operand<T, false> x, zonal__row_rules rules, zonal__row_scale *scale) {
+    prepare_chunk(zonal__random random, const uint32_t *device_step, int64_t slice0, int64_t count,
+                  int64_t pitch, float *out, zonal__row_operand<T, false> x, zonal__row_rules rules,
+                  zonal__row_scale *scale) {
     extern __shared__ double normal[];
     if (blockIdx.x < count) {
+        if (device_step) random.step = *device_step;
         draw_direction(random, (uint64_t)(slice0 + blockIdx.x), x.dim, normal,
                        out + blockIdx.x * pitch);
         return;
@@ -432,8 +434,8 @@ static zonal_status enqueue(const sliced_work *work, const void *z, uint32_t ste
         int64_t left = work->slices - first, count = left < work->chunk ? left : work->chunk;
         int64_t blocks = count + (first == 0 ? (rows + 3) / 4 : 0);
         ZONAL_TRY(zonal__launch(stream, dim3((unsigned)blocks), 128, (size_t)dim * sizeof(double),
-                                1, prepare_chunk<T>, random, first, count, work->pitch_a,
-                                work->directions, x, rules, work->scale));
+                                1, prepare_chunk<T>, random, problem->device_step, first, count,
+                                work->pitch_a, work->directions, x, rules, work->scale));
         ZONAL_TRY(enqueue_project<T>(work, x, count));
         ZONAL_TRY(launch_walk(work, make_walk(work, first, count, gradient != NULL, value), count));
         if (gradient) ZONAL_TRY(enqueue_spread<T>(work, task, count, first > 0));
