@@ -18,8 +18,6 @@
 #include "data/pack.h"
 #include "data/pool.h"
 
-enum { TURNS = 2 };
-
 /* One of the two sets. */
 typedef struct turn {
     uint8_t *pixels;                          /* device; streamed */
@@ -36,8 +34,8 @@ struct zonal__feed {
     zonal__views *engine[ZONAL__LOADER_GROUPS];
     void *out[ZONAL__LOADER_GROUPS]; /* device */
     void *copies;                    /* a stream */
-    turn turns[TURNS];
-    int64_t next;
+    turn turns[ZONAL__FEED_TURNS];
+    int64_t next; /* the step that is prepared next, or has been and is not released */
     zonal__batch batch;
     int longest; /* side of a picture */
 
@@ -177,10 +175,15 @@ static zonal_status copy_step(zonal__feed *f, turn *t) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch **batch) {
-    const zonal__loader_options *o = &f->options.loader;
-    turn *t = &f->turns[f->next % TURNS], *before = &f->turns[(f->next + 1) % TURNS];
+static turn *turn_of(zonal__feed *f, int64_t step) {
+    return &f->turns[step % ZONAL__FEED_TURNS];
+}
+
+zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batch **batch,
+                                 int *number) {
+    turn *t = turn_of(f, f->next), *before = turn_of(f, f->next + 1);
     *batch = NULL;
+    *number = (int)(t - f->turns);
     /* The loader takes the last batch's memory back; this set's pinned memory is written anew. */
     if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(before->copied));
     if (t->in_use) {
@@ -190,16 +193,48 @@ zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch *
     ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
     ZONAL_TRY(zonal__device_event_record(t->copied, f->copies));
     ZONAL_TRY(zonal__device_event_hold(t->copied, stream));
+    *batch = &f->batch;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
+    const zonal__loader_options *o = &f->options.loader;
+    const turn *t = turn_of(f, f->next);
     for (int g = 0; g < o->groups; g++) {
         f->table->set_stream(f->engine[g], stream);
         ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
                                 f->resident ? f->pictures : t->pictures, t->views[g],
                                 o->group[g].views * f->batch.count, f->out[g]));
     }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__feed_release(zonal__feed *f, void *stream) {
+    turn *t = turn_of(f, f->next);
     ZONAL_TRY(zonal__device_event_record(t->used, stream));
     t->in_use = 1;
     f->next++;
-    *batch = &f->batch;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch **batch) {
+    int number;
+    ZONAL_TRY(zonal__feed_prepare(f, stream, batch, &number));
+    ZONAL_TRY(zonal__feed_launch(f, stream));
+    return zonal__feed_release(f, stream);
+}
+
+zonal_status zonal__feed_seek(zonal__feed *f, int64_t step) {
+    zonal__loader_options loader = f->options.loader;
+    zonal__loader *moved = NULL;
+    loader.first_step = step;
+    ZONAL_TRY(zonal__loader_check(&loader));
+    ZONAL_TRY(zonal__device_synchronise()); /* copies from the loader's memory */
+    if (!f->resident) ZONAL_TRY(zonal__loader_create(&loader, &moved));
+    zonal__loader_destroy(f->loader);
+    f->loader = moved;
+    f->options.loader = loader;
+    f->next = step;
     return ZONAL_OK;
 }
 
@@ -295,7 +330,7 @@ static zonal_status build(zonal__feed *f) {
         f->longest = zonal__loader_longest(f->loader);
     }
     ZONAL_TRY(make_engines(f));
-    for (int i = 0; i < TURNS; i++) ZONAL_TRY(make_turn(f, &f->turns[i]));
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++) ZONAL_TRY(make_turn(f, &f->turns[i]));
     return ZONAL_OK;
 }
 
@@ -328,7 +363,7 @@ static void drop_turn(turn *t) {
 
 void zonal__feed_destroy(zonal__feed *f) {
     if (!f) return;
-    for (int i = 0; i < TURNS; i++) drop_turn(&f->turns[i]);
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++) drop_turn(&f->turns[i]);
     zonal__loader_destroy(f->loader);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
         if (f->table) f->table->destroy(f->engine[g]);

@@ -17,6 +17,10 @@
  *                 the step before computes; two buffers take turns.
  *
  * A step's views are the same either way, and the same as the loader makes on the host to 1/255.
+ *
+ * For a CUDA graph that makes the views, zonal__feed_next comes apart: prepare, the launch in the
+ * graph, release. The launch has one of two forms, by turns, and is the same work every time for
+ * the same turn (but for the last, smaller batch of an epoch in order).
  */
 #ifndef ZONAL_DATA_FEED_H
 #define ZONAL_DATA_FEED_H
@@ -50,5 +54,19 @@ int64_t zonal__feed_steps_per_epoch(const zonal__feed *feed);
  * in every step, [views][count][height][width][channels]; samples and labels are host memory, valid
  * until the next call. */
 zonal_status zonal__feed_next(zonal__feed *feed, void *stream, const zonal__batch **batch);
+
+/* The same in three parts, which follow each other on one stream. Prepare copies what the next
+ * step's views are made of, and the stream waits for that; launch makes them, and can be captured;
+ * release lets what was copied be overwritten, and the next step may be prepared. *turn is 0 or 1.
+ */
+enum { ZONAL__FEED_TURNS = 2 };
+zonal_status zonal__feed_prepare(zonal__feed *feed, void *stream, const zonal__batch **batch,
+                                 int *turn);
+zonal_status zonal__feed_launch(zonal__feed *feed, void *stream);
+zonal_status zonal__feed_release(zonal__feed *feed, void *stream);
+
+/* The next step will be this one. Resident pictures stay where they are. Waits for the device; on
+ * failure the feed goes on where it was. */
+zonal_status zonal__feed_seek(zonal__feed *feed, int64_t step);
 
 #endif

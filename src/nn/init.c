@@ -1,6 +1,7 @@
 /* The first values of parameters and statistics: init.h. */
 #include "nn/init.h"
 
+#include "core/memory.h"
 #include "core/random_scalar.h"
 
 /* FNV-1a, folded to the 56 bits that a sample has. */
@@ -49,22 +50,37 @@ static void initialise_parameter(const zonal__random *random, const zonal__entry
         fill_uniform(random, entry, 1 / sqrt((double)entry->fan_in), out);
 }
 
-void zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_last_scale) {
+static void draw(const zonal__graph *graph, uint64_t seed, int zero_last_scale, float *parameters,
+                 float *statistics) {
     const zonal__random random = {.seed = seed, .stream = ZONAL__STREAM_INIT};
-    const zonal__graph *graph = &model->graph;
     for (int i = 0; i < graph->entry_count; i++) {
         const zonal__entry *entry = &graph->entries[i];
         if (zonal__entry_is_trained(entry))
-            initialise_parameter(&random, entry, model->parameters + entry->offset);
+            initialise_parameter(&random, entry, parameters + entry->offset);
         else if (entry->kind != ZONAL__ENTRY_BATCHES)
             fill_constant(entry->count, entry->kind == ZONAL__ENTRY_RUNNING_VARIANCE ? 1 : 0,
-                          model->statistics + entry->offset);
+                          statistics + entry->offset);
     }
     for (int i = 0; zero_last_scale && i < graph->node_count; i++)
         if (graph->nodes[i].residual != ZONAL__NODE_NONE) {
             const zonal__entry *scale = &graph->entries[graph->nodes[i].entry];
-            fill_constant(scale->count, 0, model->parameters + scale->offset);
+            fill_constant(scale->count, 0, parameters + scale->offset);
         }
+}
+
+zonal_status zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_last_scale) {
+    const zonal__graph *graph = &model->graph;
+    float *parameters = NULL, *statistics = NULL;
+    zonal_status status;
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&parameters, graph->parameter_size, "the first parameters"));
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&statistics, graph->statistic_size, "the first statistics"));
+    draw(graph, seed, zero_last_scale, parameters, statistics);
+    status = zonal__model_write(model, parameters, statistics);
     model->batches = 0;
-    zonal__model_refresh(model);
+done:
+    zonal__free(parameters);
+    zonal__free(statistics);
+    return status;
 }

@@ -6,14 +6,26 @@
 #include "core/bf16.h"
 #include "core/memory.h"
 
+static zonal_status take(const zonal__model *model, int64_t count, size_t size, const char *what,
+                         void **block) {
+    return model->table->memory->take((size_t)count * size, what, block);
+}
+
 static zonal_status fill(zonal__model *model) {
     const zonal__graph *graph = &model->graph;
+    void *block;
     ZONAL_TRY(zonal__network_build(&model->spec, &model->graph));
-    ZONAL_TRY(ZONAL_NEW(&model->parameters, graph->parameter_size, "the parameters"));
-    ZONAL_TRY(ZONAL_NEW(&model->gradients, graph->parameter_size, "the parameters' gradients"));
-    ZONAL_TRY(ZONAL_NEW(&model->statistics, graph->statistic_size, "the running statistics"));
-    if (model->spec.dtype == ZONAL_DTYPE_BF16)
-        ZONAL_TRY(ZONAL_NEW(&model->bf16, graph->parameter_size, "the parameters in bf16"));
+    ZONAL_TRY(take(model, graph->parameter_size, sizeof(float), "the parameters", &block));
+    model->parameters = block;
+    ZONAL_TRY(
+        take(model, graph->parameter_size, sizeof(float), "the parameters' gradients", &block));
+    model->gradients = block;
+    ZONAL_TRY(take(model, graph->statistic_size, sizeof(float), "the running statistics", &block));
+    model->statistics = block;
+    if (model->spec.dtype != ZONAL_DTYPE_BF16) return ZONAL_OK;
+    ZONAL_TRY(
+        take(model, graph->parameter_size, sizeof(uint16_t), "the parameters in bf16", &block));
+    model->bf16 = block;
     return ZONAL_OK;
 }
 
@@ -36,17 +48,72 @@ zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__n
 
 void zonal__model_destroy(zonal__model *model) {
     if (!model) return;
-    zonal__free(model->parameters);
-    zonal__free(model->gradients);
-    zonal__free(model->statistics);
-    zonal__free(model->bf16);
+    model->table->memory->give_back(model->parameters);
+    model->table->memory->give_back(model->gradients);
+    model->table->memory->give_back(model->statistics);
+    model->table->memory->give_back(model->bf16);
     zonal__free(model);
 }
 
-void zonal__model_refresh(zonal__model *model) {
-    if (!model->bf16) return;
-    for (int64_t i = 0; i < model->graph.parameter_size; i++)
-        model->bf16[i] = zonal__bf16_from_float(model->parameters[i]);
+/* ---- between host and device ----------------------------------------------------------------- */
+
+static void narrow(int64_t count, const float *from, uint16_t *to) {
+    for (int64_t i = 0; i < count; i++) to[i] = zonal__bf16_from_float(from[i]);
+}
+
+/* "parameters" are the model's, in the host's memory. */
+static zonal_status renew_bf16(zonal__model *model, const float *parameters) {
+    const zonal__memory *memory = model->table->memory;
+    int64_t count = model->graph.parameter_size;
+    uint16_t *copy;
+    zonal_status status;
+    if (!model->bf16) return ZONAL_OK;
+    if (memory->is_host) {
+        narrow(count, parameters, model->bf16);
+        return ZONAL_OK;
+    }
+    ZONAL_TRY(ZONAL_NEW(&copy, count, "the parameters in bf16"));
+    narrow(count, parameters, copy);
+    status = memory->write(model->bf16, copy, (size_t)count * sizeof *copy);
+    zonal__free(copy);
+    return status;
+}
+
+zonal_status zonal__model_read(const zonal__model *model, float *parameters, float *statistics) {
+    const zonal__memory *memory = model->table->memory;
+    const zonal__graph *graph = &model->graph;
+    if (parameters)
+        ZONAL_TRY(memory->read(parameters, model->parameters,
+                               (size_t)graph->parameter_size * sizeof(float)));
+    if (statistics)
+        ZONAL_TRY(memory->read(statistics, model->statistics,
+                               (size_t)graph->statistic_size * sizeof(float)));
+    return ZONAL_OK;
+}
+
+zonal_status zonal__model_write(zonal__model *model, const float *parameters,
+                                const float *statistics) {
+    const zonal__memory *memory = model->table->memory;
+    const zonal__graph *graph = &model->graph;
+    if (statistics)
+        ZONAL_TRY(memory->write(model->statistics, statistics,
+                                (size_t)graph->statistic_size * sizeof(float)));
+    if (!parameters) return ZONAL_OK;
+    ZONAL_TRY(memory->write(model->parameters, parameters,
+                            (size_t)graph->parameter_size * sizeof(float)));
+    return renew_bf16(model, parameters);
+}
+
+zonal_status zonal__model_refresh(zonal__model *model) {
+    float *parameters;
+    zonal_status status;
+    if (!model->bf16) return ZONAL_OK;
+    if (model->table->memory->is_host) return renew_bf16(model, model->parameters);
+    ZONAL_TRY(ZONAL_NEW(&parameters, model->graph.parameter_size, "a copy of the parameters"));
+    status = zonal__model_read(model, parameters, NULL);
+    if (status == ZONAL_OK) status = renew_bf16(model, parameters);
+    zonal__free(parameters);
+    return status;
 }
 
 const zonal__entry *zonal__model_find(const zonal__model *model, const char *name) {

@@ -3,17 +3,19 @@
  *
  *     zonal__network_spec spec = zonal__network_defaults();
  *     ZONAL_TRY(zonal__model_create(&spec, zonal__nn_cpu(), &model));
- *     zonal__model_initialise(model, seed, 0);                 nn/init.h
+ *     ZONAL_TRY(zonal__model_initialise(model, seed, 0));      nn/init.h
  *     ZONAL_TRY(zonal__run_create(model, &(zonal__run_spec){.n = 512, .h = 64, .w = 64}, &run));
  *     for (;;) {                                               nn/run.h
- *         ZONAL_TRY(zonal__run_forward(run, pictures, 1, &outputs));
+ *         ZONAL_TRY(zonal__run_forward(run, pictures, 1, NULL, &outputs));
  *         ZONAL_TRY(zonal__run_backward(run, dprojections, 0));
  *         ... an optimiser moves model->parameters and renews model->bf16 ...
  *     }
  *
  * Pictures of several sizes go through several runs of one model.
  *
- * Memory is the host's.
+ * All blocks are memory of the table's device (table->memory), so only the table's layers and its
+ * device's optimisers look into them; zonal__model_read and zonal__model_write are the way for
+ * everybody else.
  */
 #ifndef ZONAL_NN_NETWORK_H
 #define ZONAL_NN_NETWORK_H
@@ -38,9 +40,15 @@ zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__n
                                  zonal__model **model);
 void zonal__model_destroy(zonal__model *model); /* accepts NULL */
 
-/* Renews model->bf16: after parameters were imported, or moved by what does not write the copy
- * itself (optimisers do). Nothing to do in fp32. */
-void zonal__model_refresh(zonal__model *model);
+/* Copies the blocks to or from the host's memory, laid out as they are on the device; NULL: not
+ * that one. Writing parameters renews the bf16 copy. On a device both wait for its work. */
+zonal_status zonal__model_read(const zonal__model *model, float *parameters, float *statistics);
+zonal_status zonal__model_write(zonal__model *model, const float *parameters,
+                                const float *statistics);
+
+/* Renews model->bf16: after parameters were moved by what does not write the copy itself
+ * (optimisers and zonal__model_write do). Nothing to do in fp32. */
+zonal_status zonal__model_refresh(zonal__model *model);
 
 /* The entry of this name, NULL if there is none. */
 const zonal__entry *zonal__model_find(const zonal__model *model, const char *name);

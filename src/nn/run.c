@@ -4,7 +4,6 @@
  */
 #include "nn/run.h"
 
-#include "core/bf16.h"
 #include "core/memory.h"
 #include "nn/arena.h"
 
@@ -25,12 +24,11 @@ struct zonal__run {
     zonal__run_spec spec;
     int count;   /* of steps: the graph's nodes */
     step *steps; /* [count] */
-    char *arena;
+    char *arena; /* as the scratch, memory of the device */
     size_t arena_bytes;
-    /* In bf16, the projections and their gradient at the border to fp32. */
-    float *projections_fp32;
-    uint16_t *dprojections_bf16;
-    int may_go_back; /* a training forward has been, and no backward since */
+    void *scratch;         /* of whichever layer runs */
+    void *own_projections; /* in the arena: where they go unless the caller has a place */
+    int may_go_back;       /* a training forward has been, and no backward since */
 };
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -146,6 +144,7 @@ static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) 
     s->arrays.residual = array_of(run, life, node->residual, Y);
     s->arrays.y = array_of(run, life, i, Y);
     s->arrays.saved = array_of(run, life, i, SAVED);
+    s->arrays.scratch = run->scratch;
     s->arrays.dy = array_of(run, life, i, DY);
     s->arrays.dy_more = array_of(run, life, i, DY_MORE);
     s->arrays.dx = array_of(run, life, node->x, s->dx);
@@ -155,22 +154,34 @@ static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) 
 
 /* ---- a run's life ---------------------------------------------------------------------------- */
 
-static int64_t projection_elements(const zonal__run *run) {
-    return run->spec.n * run->model->graph.projection_dim;
+static zonal_status take_scratch(zonal__run *run) {
+    const zonal__nn_table *table = run->model->table;
+    size_t most = 0;
+    for (int i = 0; i < run->count; i++) {
+        size_t bytes = table->scratch_bytes(run->steps[i].layer);
+        if (bytes > most) most = bytes;
+    }
+    if (most == 0) return ZONAL_OK;
+    return table->memory->take(most, "the layers' scratch (fewer or smaller pictures take less)",
+                               &run->scratch);
 }
 
 static zonal_status take_arena(zonal__run *run) {
     zonal__lifetime(*life)[NODE_ARRAYS];
+    void *arena;
     zonal_status status;
     ZONAL_TRY(ZONAL_NEW(&life, run->count, "the plan of the activations"));
     plan_outputs(run, life);
     if (!run->spec.forward_only) plan_backward(run, life);
     ZONAL_TRY_GOTO(status, done,
                    zonal__arena_plan(life[0], run->count * NODE_ARRAYS, &run->arena_bytes));
-    ZONAL_TRY_GOTO(status, done,
-                   ZONAL_NEW(&run->arena, run->arena_bytes,
-                             "the activations (fewer or smaller pictures take less)"));
+    ZONAL_TRY_GOTO(
+        status, done,
+        run->model->table->memory->take(
+            run->arena_bytes, "the activations (fewer or smaller pictures take less)", &arena));
+    run->arena = arena;
     for (int i = 0; i < run->count; i++) point(run, life, i);
+    run->own_projections = run->steps[run->model->graph.projections].arrays.y;
 done:
     zonal__free(life);
     return status;
@@ -180,13 +191,8 @@ static zonal_status fill(zonal__run *run) {
     ZONAL_TRY(ZONAL_NEW(&run->steps, run->model->graph.node_count, "the layers"));
     run->count = run->model->graph.node_count;
     for (int i = 0; i < run->count; i++) ZONAL_TRY(make_step(run, i));
-    ZONAL_TRY(take_arena(run));
-    if (run->model->spec.dtype == ZONAL_DTYPE_BF16) {
-        ZONAL_TRY(ZONAL_NEW(&run->projections_fp32, projection_elements(run), "the projections"));
-        ZONAL_TRY(ZONAL_NEW(&run->dprojections_bf16, projection_elements(run),
-                            "the projections' gradient"));
-    }
-    return ZONAL_OK;
+    ZONAL_TRY(take_scratch(run));
+    return take_arena(run);
 }
 
 zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec, zonal__run **out) {
@@ -209,9 +215,8 @@ void zonal__run_destroy(zonal__run *run) {
     if (!run) return;
     for (int i = 0; i < run->count; i++) run->model->table->destroy(run->steps[i].layer);
     zonal__free(run->steps);
-    zonal__free(run->arena);
-    zonal__free(run->projections_fp32);
-    zonal__free(run->dprojections_bf16);
+    run->model->table->memory->give_back(run->arena);
+    run->model->table->memory->give_back(run->scratch);
     zonal__free(run);
 }
 
@@ -226,15 +231,7 @@ void zonal__run_set_stream(zonal__run *run, void *stream) {
 
 /* ---- forward and backward -------------------------------------------------------------------- */
 
-static const float *projections_as_fp32(zonal__run *run, const void *projections) {
-    const uint16_t *narrow = projections;
-    if (!run->projections_fp32) return projections;
-    for (int64_t i = 0; i < projection_elements(run); i++)
-        run->projections_fp32[i] = zonal__bf16_to_float(narrow[i]);
-    return run->projections_fp32;
-}
-
-zonal_status zonal__run_forward(zonal__run *run, const void *x, int training,
+zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, void *projections,
                                 zonal__run_outputs *outputs) {
     const zonal__graph *graph = &run->model->graph;
     if (training && run->spec.forward_only)
@@ -242,29 +239,22 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training,
                           "a run for inference cannot train; make it with forward_only 0");
     run->may_go_back = 0;
     run->steps[0].arrays.x = x;
+    run->steps[graph->projections].arrays.y = projections ? projections : run->own_projections;
     for (int i = 0; i < run->count; i++)
         ZONAL_TRY(run->model->table->forward(run->steps[i].layer, &run->steps[i].arrays, training));
     if (training) run->model->batches++;
     run->may_go_back = training;
     outputs->features = run->steps[graph->features].arrays.y;
     outputs->projections = run->steps[graph->projections].arrays.y;
-    outputs->projections_fp32 = projections_as_fp32(run, outputs->projections);
     return ZONAL_OK;
 }
 
-static const void *gradient_as_dtype(zonal__run *run, const float *dprojections) {
-    if (!run->dprojections_bf16) return dprojections;
-    for (int64_t i = 0; i < projection_elements(run); i++)
-        run->dprojections_bf16[i] = zonal__bf16_from_float(dprojections[i]);
-    return run->dprojections_bf16;
-}
-
-zonal_status zonal__run_backward(zonal__run *run, const float *dprojections, int accumulate) {
+zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int accumulate) {
     if (!run->may_go_back)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "there is no training forward to go back over; each serves one backward");
     run->may_go_back = 0;
-    run->steps[run->count - 1].arrays.dy = gradient_as_dtype(run, dprojections);
+    run->steps[run->count - 1].arrays.dy = dprojections;
     for (int i = run->count - 1; i >= 0; i--) {
         step *s = &run->steps[i];
         s->arrays.accumulate = accumulate;

@@ -1,9 +1,10 @@
 /*
  * A run: the layers and activations of a model for pictures of one size, [n][h][w][channels].
  *
- * All memory is taken at creation, as one piece in which arrays share a place when they are not
- * needed at the same time. For training every output stays until its readers have gone back; the
- * gradients on the way back, and all outputs of an inference, are dropped as soon as they are used.
+ * All memory is taken at creation, from the model's device: one piece in which arrays share a place
+ * when they are not needed at the same time, and one scratch for all layers. For training every
+ * output stays until its readers have gone back; the gradients on the way back, and all outputs of
+ * an inference, are dropped as soon as they are used.
  *
  * Runs of one model share its parameters, gradients and statistics: use one at a time.
  */
@@ -21,12 +22,10 @@ typedef struct zonal__run_spec {
 
 typedef struct zonal__run zonal__run;
 
-/* Valid until the run's next forward. */
+/* Memory of the device, of the model's dtype; valid until the run's next forward. */
 typedef struct zonal__run_outputs {
-    const void *features;          /* [n][feature_dim], model's dtype */
-    const void *projections;       /* [n][projection_dim], model's dtype; without a projector the
-                                      features */
-    const float *projections_fp32; /* the same numbers, for losses on the host */
+    const void *features;    /* [n][feature_dim] */
+    const void *projections; /* [n][projection_dim]; without a projector the features */
 } zonal__run_outputs;
 
 /* ZONAL_SHAPE for sizes that cannot be, among them a run for training in which a norm would see one
@@ -36,21 +35,22 @@ typedef struct zonal__run_outputs {
 zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec, zonal__run **run);
 void zonal__run_destroy(zonal__run *run); /* accepts NULL */
 
-/* Bytes of activations, their gradients and what layers save; scratch inside of layers is not
- * counted. */
+/* Bytes of activations, their gradients and what layers save; their scratch is not counted. */
 size_t zonal__run_bytes(const zonal__run *run);
 
-/* x: [n][h][w][channels] of the model's dtype; it must stay as it is until backward. Training uses
- * the batch's statistics and moves the running ones; inference uses the running ones. "training" is
- * ZONAL_ARGUMENT for a run that is forward_only. */
-zonal_status zonal__run_forward(zonal__run *run, const void *x, int training,
+/* x: [n][h][w][channels] of the model's dtype; it must stay as it is until backward. "projections"
+ * is where they go, [n][projection_dim] of the model's dtype; NULL: a place of the run's own.
+ * Training uses the batch's statistics and moves the running ones; inference uses the running ones.
+ * "training" is ZONAL_ARGUMENT for a run that is forward_only. On a device this only puts work on
+ * the stream, as backward does. */
+zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, void *projections,
                                 zonal__run_outputs *outputs);
 
-/* From the gradient of the loss with respect to the projections, [n][projection_dim] in fp32, to
- * the gradients of all parameters: added to model->gradients when "accumulate" is not 0, else they
- * replace what is there. ZONAL_ARGUMENT unless a training forward came just before: each serves one
- * backward. */
-zonal_status zonal__run_backward(zonal__run *run, const float *dprojections, int accumulate);
+/* From the gradient of the loss with respect to the projections, [n][projection_dim] of the model's
+ * dtype, to the gradients of all parameters: added to model->gradients when "accumulate" is not 0,
+ * else they replace what is there. ZONAL_ARGUMENT unless a training forward came just before: each
+ * serves one backward. */
+zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int accumulate);
 
 void zonal__run_set_stream(zonal__run *run, void *stream); /* NULL for the host */
 

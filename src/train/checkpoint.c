@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/safetensors.h"
 #include "core/text.h"
+#include "train/trainer_state.h"
 
 enum { NAME = 128, MOST_STATES = 2, NOTE = 512 };
 
@@ -14,8 +15,8 @@ enum { NAME = 128, MOST_STATES = 2, NOTE = 512 };
  */
 typedef struct part {
     const char *prefix; /* "", "optimiser.exp_avg." */
-    float *block;
-    int trained; /* 1: laid out like the parameters; 0: like the statistics */
+    float *block;       /* memory of the trainer's device */
+    int trained;        /* 1: laid out like the parameters; 0: like the statistics */
 } part;
 
 /* ---- what is in it --------------------------------------------------------------------------- */
@@ -38,6 +39,33 @@ static zonal_status list_parts(zonal__trainer *t, char prefix[MOST_STATES][NAME]
 static int belongs(const zonal__entry *entry, const part *p) {
     if (entry->kind == ZONAL__ENTRY_BATCHES) return 0;
     return zonal__entry_is_trained(entry) == p->trained;
+}
+
+static size_t part_bytes(const zonal__trainer *t, const part *p) {
+    const zonal__graph *graph = &t->model->graph;
+    int64_t count = p->trained ? graph->parameter_size : graph->statistic_size;
+    return (size_t)count * sizeof(float);
+}
+
+/* Where a part's block can be read and written by the processor: itself, or on a device a copy in
+ * "staging", which has room for any part. put_back brings the copy to the device again. */
+static zonal_status reach(const zonal__trainer *t, const part *p, float *staging, float **block) {
+    *block = t->memory->is_host ? p->block : staging;
+    if (t->memory->is_host) return ZONAL_OK;
+    return t->memory->read(staging, p->block, part_bytes(t, p));
+}
+
+static zonal_status put_back(const zonal__trainer *t, const part *p, const float *block) {
+    if (t->memory->is_host) return ZONAL_OK;
+    return t->memory->write(p->block, block, part_bytes(t, p));
+}
+
+static zonal_status take_staging(const zonal__trainer *t, float **staging) {
+    const zonal__graph *graph = &t->model->graph;
+    int64_t count = graph->parameter_size > graph->statistic_size ? graph->parameter_size
+                                                                  : graph->statistic_size;
+    *staging = NULL;
+    return t->memory->is_host ? ZONAL_OK : ZONAL_NEW(staging, count, "a checkpoint");
 }
 
 /* What must agree between the trainer that saves and the one that loads. */
@@ -64,11 +92,12 @@ static const char *describe_optimiser(const zonal__trainer *t) {
 typedef struct content {
     zonal__safetensor *tensors;
     char (*names)[2 * NAME];
-    float *values; /* of all tensors, one after the other */
+    float *values;  /* of all tensors, one after the other */
+    float *staging; /* for reach */
     int64_t count, used;
 } content;
 
-static void put_entry(content *c, const zonal__entry *entry, const part *p) {
+static void put_entry(content *c, const zonal__entry *entry, const part *p, const float *block) {
     zonal__safetensor *tensor = &c->tensors[c->count];
     char *name = c->names[c->count++];
     snprintf(name, sizeof c->names[0], "%s%s", p->prefix, entry->name);
@@ -77,8 +106,17 @@ static void put_entry(content *c, const zonal__entry *entry, const part *p) {
                                   .rank = entry->rank,
                                   .data = c->values + c->used};
     memcpy(tensor->shape, entry->shape, (size_t)entry->rank * sizeof *tensor->shape);
-    zonal__entry_export(entry, p->block, c->values + c->used);
+    zonal__entry_export(entry, block, c->values + c->used);
     c->used += entry->count;
+}
+
+static zonal_status put_part(const zonal__trainer *t, content *c, const part *p) {
+    const zonal__graph *graph = &t->model->graph;
+    float *block;
+    ZONAL_TRY(reach(t, p, c->staging, &block));
+    for (int i = 0; i < graph->entry_count; i++)
+        if (belongs(&graph->entries[i], p)) put_entry(c, &graph->entries[i], p, block);
+    return ZONAL_OK;
 }
 
 static zonal_status gather(zonal__trainer *t, const part *parts, int count, content *c) {
@@ -94,9 +132,8 @@ static zonal_status gather(zonal__trainer *t, const part *parts, int count, cont
     ZONAL_TRY(ZONAL_NEW(&c->values, values, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->tensors, tensors, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->names, tensors, "a checkpoint"));
-    for (int k = 0; k < count; k++)
-        for (int i = 0; i < graph->entry_count; i++)
-            if (belongs(&graph->entries[i], &parts[k])) put_entry(c, &graph->entries[i], &parts[k]);
+    ZONAL_TRY(take_staging(t, &c->staging));
+    for (int k = 0; k < count; k++) ZONAL_TRY(put_part(t, c, &parts[k]));
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].kind == ZONAL__ENTRY_BATCHES)
             c->tensors[c->count++] = (zonal__safetensor){.name = graph->entries[i].name,
@@ -128,6 +165,7 @@ zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
     zonal__free(c.values);
     zonal__free(c.tensors);
     zonal__free(c.names);
+    zonal__free(c.staging);
     return status;
 }
 
@@ -151,28 +189,47 @@ static zonal_status find_entry(const zonal__safetensors *file, const zonal__entr
     return zonal__safetensors_get(file, name, entry->rank, entry->shape, tensor);
 }
 
-/* All tensors are looked for first: a file that lacks one changes nothing. */
-static zonal_status take_all(zonal__trainer *t, const zonal__safetensors *file, const part *parts,
-                             int count, int only_look, float *buffer) {
-    const zonal__graph *graph = &t->model->graph;
-    for (int k = 0; k < count; k++)
-        for (int i = 0; i < graph->entry_count; i++) {
-            const zonal__entry *entry = &graph->entries[i];
-            const zonal__safetensor *tensor;
-            if (!belongs(entry, &parts[k])) continue;
-            ZONAL_TRY(find_entry(file, entry, &parts[k], &tensor));
-            if (only_look) continue;
-            zonal__safetensors_floats(tensor, buffer);
-            zonal__entry_import(entry, buffer, parts[k].block);
-        }
-    return ZONAL_OK;
-}
-
 static int64_t largest_entry(const zonal__graph *graph) {
     int64_t most = 1;
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].count > most) most = graph->entries[i].count;
     return most;
+}
+
+/* Block NULL: only looks whether all tensors are there. */
+static zonal_status take_part(const zonal__trainer *t, const zonal__safetensors *file,
+                              const part *p, float *buffer, float *block) {
+    const zonal__graph *graph = &t->model->graph;
+    for (int i = 0; i < graph->entry_count; i++) {
+        const zonal__entry *entry = &graph->entries[i];
+        const zonal__safetensor *tensor;
+        if (!belongs(entry, p)) continue;
+        ZONAL_TRY(find_entry(file, entry, p, &tensor));
+        if (!block) continue;
+        zonal__safetensors_floats(tensor, buffer);
+        zonal__entry_import(entry, buffer, block);
+    }
+    return ZONAL_OK;
+}
+
+/* All tensors are looked for first: a file that lacks one changes nothing. */
+static zonal_status take_all(const zonal__trainer *t, const zonal__safetensors *file,
+                             const part *parts, int count) {
+    float *buffer = NULL, *staging = NULL, *block;
+    zonal_status status;
+    for (int k = 0; k < count; k++) ZONAL_TRY(take_part(t, file, &parts[k], NULL, NULL));
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
+    ZONAL_TRY_GOTO(status, done, take_staging(t, &staging));
+    for (int k = 0; k < count; k++) {
+        ZONAL_TRY_GOTO(status, done, reach(t, &parts[k], staging, &block));
+        ZONAL_TRY_GOTO(status, done, take_part(t, file, &parts[k], buffer, block));
+        ZONAL_TRY_GOTO(status, done, put_back(t, &parts[k], block));
+    }
+done:
+    zonal__free(buffer);
+    zonal__free(staging);
+    return status;
 }
 
 static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file) {
@@ -181,7 +238,6 @@ static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file)
     const char *text = zonal__safetensors_note_text(file, "zonal.step");
     int64_t step;
     int count;
-    float *buffer;
     describe_network(t, network);
     ZONAL_TRY(agree(file, "zonal.network", network));
     ZONAL_TRY(agree(file, "zonal.optimiser", describe_optimiser(t)));
@@ -189,11 +245,7 @@ static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s does not say at which step to go on: zonal.step is %s",
                           file->path, text ? text : "missing");
     ZONAL_TRY(list_parts(t, prefix, parts, &count));
-    ZONAL_TRY(take_all(t, file, parts, count, 1, NULL));
-    ZONAL_TRY(ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
-    (void)take_all(t, file, parts, count, 0, buffer);
-    zonal__free(buffer);
-    t->model->batches = step * t->options.loader.groups; /* one forward a group */
+    ZONAL_TRY(take_all(t, file, parts, count));
     return zonal__trainer_resume_at(t, step);
 }
 

@@ -1,57 +1,123 @@
+/* A trainer's life: trainer.h. Its steps are in step.c. */
 #include "train/trainer.h"
 
-#include <math.h>
-#include <string.h>
-
+#include "backend/device.h"
+#include "core/bf16.h"
 #include "core/memory.h"
+#include "core/random.h"
+#include "loss/objective.h"
 #include "nn/init.h"
+#include "train/trainer_state.h"
 
-static int views_in_all(const zonal__loader_options *loader) {
-    int views = 0;
-    for (int g = 0; g < loader->groups; g++) views += loader->group[g].views;
-    return views;
+static int on_cuda(const zonal__trainer *t) {
+    return t->options.device == ZONAL_DEVICE_CUDA;
 }
 
-/* ---- create ---------------------------------------------------------------------------------- */
+/* ---- create: the network --------------------------------------------------------------------- */
+
+static zonal_status check(const zonal__trainer_options *o) {
+    int64_t batch = o->loader.batch, micro = o->micro_batch;
+    if (o->loader.in_order)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "training goes through the pictures in a shuffled order: "
+                                          "in_order is for evaluation");
+    if (o->loader.groups < 1 || o->loader.groups > ZONAL__LOADER_GROUPS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there are 1 or %d groups of views, not %d",
+                          ZONAL__LOADER_GROUPS, o->loader.groups);
+    if (micro < 0 || (micro > 0 && batch % micro != 0))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "micro_batch must divide the batch of %lld pictures, got %lld",
+                          (long long)batch, (long long)micro);
+    return zonal__schedule_check(&o->schedule);
+}
 
 static zonal_status make_model(zonal__trainer *t) {
     const zonal__trainer_options *o = &t->options;
-    ZONAL_TRY(zonal__model_create(&o->network, zonal__nn_cpu(), &t->model));
-    zonal__model_initialise(t->model, o->seed, o->zero_last_scale);
-    for (int g = 0; g < o->loader.groups; g++) {
-        const zonal__view_group *group = &o->loader.group[g];
-        const zonal__run_spec spec = {.n = group->views * o->loader.batch,
-                                      .h = group->height,
-                                      .w = group->width,
-                                      .threads = o->threads};
-        ZONAL_TRY(zonal__run_create(t->model, &spec, &t->run[g]));
-    }
+    const zonal__nn_table *table = on_cuda(t) ? zonal__nn_cuda() : zonal__nn_cpu();
+    t->optimisers = on_cuda(t) ? zonal__optimiser_cuda() : zonal__optimiser_cpu();
+    if (!table || !t->optimisers) return zonal_last_error()->status;
+    t->memory = table->memory;
+    t->micro = o->micro_batch > 0 ? o->micro_batch : o->loader.batch;
+    ZONAL_TRY(zonal__model_create(&o->network, table, &t->model));
+    return zonal__model_initialise(t->model, o->seed, o->zero_last_scale);
+}
+
+static zonal_status make_group(zonal__trainer *t, int g) {
+    const zonal__view_group *group = &t->options.loader.group[g];
+    const zonal__run_spec spec = {.n = group->views * t->micro,
+                                  .h = group->height,
+                                  .w = group->width,
+                                  .threads = t->options.threads};
+    zonal__trainer_group *to = &t->groups[g];
+    ZONAL_TRY(zonal__run_create(t->model, &spec, &to->run));
+    if (on_cuda(t)) zonal__run_set_stream(to->run, t->launch.stream);
+    to->view_bytes = (size_t)group->height * (size_t)group->width *
+                     (size_t)t->options.network.channels * zonal__trainer_element(t);
+    to->first_row =
+        g == 0 ? 0 : (size_t)(t->options.loader.group[0].views * t->options.loader.batch);
+    if (t->micro == t->options.loader.batch) return ZONAL_OK;
+    return t->memory->take((size_t)spec.n * to->view_bytes, "the views of a micro-batch",
+                           &to->micro_views);
+}
+
+static zonal_status make_groups(zonal__trainer *t) {
+    for (int g = 0; g < t->options.loader.groups; g++) ZONAL_TRY(make_group(t, g));
     return ZONAL_OK;
 }
 
-static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
-    zonal__loader_options loader = t->options.loader;
-    loader.channels = t->options.network.channels;
-    loader.dtype = t->options.network.dtype;
-    loader.seed = t->options.seed;
-    loader.first_step = first_step;
-    zonal__loader_destroy(t->loader);
-    return zonal__loader_create(&loader, &t->loader);
+/* ---- create: arrays -------------------------------------------------------------------------- */
+
+static zonal_status make_rows(zonal__trainer *t) {
+    int64_t batch = t->options.loader.batch, dim = t->model->graph.projection_dim;
+    int64_t rows = zonal__trainer_views(t) * batch;
+    size_t row = (size_t)dim * zonal__trainer_element(t);
+    void *memory;
+    ZONAL_TRY(t->memory->take((size_t)rows * row, "the projections", &t->projections));
+    ZONAL_TRY(t->memory->take((size_t)rows * row, "the projections' gradient", &t->slopes));
+    ZONAL_TRY(t->memory->take(sizeof *t->input, "a step's numbers", &memory));
+    t->input = memory;
+    ZONAL_TRY(t->memory->take(sizeof *t->output, "a step's results", &memory));
+    t->output = memory;
+    if (t->memory->is_host && t->options.network.dtype == ZONAL_DTYPE_BF16) {
+        ZONAL_TRY(ZONAL_NEW(&t->wide_projections, rows * dim, "the projections"));
+        ZONAL_TRY(ZONAL_NEW(&t->wide_slopes, rows * dim, "the projections' gradient"));
+    }
+    if (t->micro == batch) return ZONAL_OK;
+    row *= (size_t)(rows / batch * t->micro); /* room for all views; a group has fewer */
+    ZONAL_TRY(t->memory->take(row, "a micro-batch's projections", &t->micro_projections));
+    ZONAL_TRY(t->memory->take(row, "a micro-batch's gradient", &t->micro_slopes));
+    ZONAL_TRY(t->memory->take((size_t)t->model->graph.statistic_size * sizeof(float),
+                              "a copy of the running statistics", &memory));
+    t->kept_statistics = memory;
+    return ZONAL_OK;
 }
+
+static zonal_status make_stream(zonal__trainer *t) {
+    zonal__trainer_launch *l = &t->launch;
+    void *memory;
+    if (!on_cuda(t)) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_stream_create(&l->stream));
+    ZONAL_TRY(zonal__device_pinned_alloc(ZONAL__FEED_TURNS * sizeof *l->pinned, &memory));
+    l->pinned = memory;
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++)
+        ZONAL_TRY(zonal__device_event_create(&l->pinned_read[i]));
+    return ZONAL_OK;
+}
+
+/* ---- create: the rest ------------------------------------------------------------------------ */
 
 static zonal_status make_objective(zonal__trainer *t) {
     const zonal__loader_options *loader = &t->options.loader;
     zonal_objective_options options = t->options.objective;
-    int views = views_in_all(loader);
-    int64_t size = views * loader->batch * t->model->graph.projection_dim;
-    options.loss.device = ZONAL_DEVICE_CPU;
+    options.loss.device = t->options.device;
     options.loss.precision = ZONAL_FP32;
+    options.loss.dtype = on_cuda(t) ? t->options.network.dtype : ZONAL_DTYPE_AUTO;
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;
-    ZONAL_TRY(ZONAL_NEW(&t->projections, size, "the projections"));
-    ZONAL_TRY(ZONAL_NEW(&t->slopes, size, "the projections' gradient"));
-    return zonal_objective_create(&options, views, loader->group[0].views, loader->batch,
-                                  t->model->graph.projection_dim, &t->objective);
+    ZONAL_TRY(zonal__objective_create_on(&options, zonal__trainer_views(t), loader->group[0].views,
+                                         loader->batch, t->model->graph.projection_dim,
+                                         on_cuda(t) ? &t->input->step : NULL, &t->objective));
+    zonal_objective_set_stream(t->objective, t->launch.stream);
+    return ZONAL_OK;
 }
 
 static zonal_status make_optimiser(zonal__trainer *t) {
@@ -71,116 +137,170 @@ static zonal_status make_optimiser(zonal__trainer *t) {
     }
     t->options.optimiser.count = graph->parameter_size;
     t->options.optimiser.threads = t->options.threads;
-    t->optimisers = zonal__optimiser_cpu();
     zonal_status status =
         t->optimisers->create(&t->options.optimiser, segments, count, &t->optimiser);
     zonal__free(segments);
+    if (status == ZONAL_OK && on_cuda(t)) t->optimisers->set_stream(t->optimiser, t->launch.stream);
     return status;
+}
+
+/* ---- create: pictures ------------------------------------------------------------------------ */
+
+static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
+    zonal__loader_options loader = t->options.loader;
+    loader.channels = t->options.network.channels;
+    loader.dtype = t->options.network.dtype;
+    loader.seed = t->options.seed;
+    loader.first_step = first_step;
+    if (on_cuda(t))
+        return zonal__feed_create(
+            &(zonal__feed_options){.loader = loader, .residence = t->options.residence}, &t->feed);
+    zonal__loader_destroy(t->loader);
+    return zonal__loader_create(&loader, &t->loader);
+}
+
+/* Normal numbers, view by view: a pure function of the seed, the group and the view. */
+static zonal_status draw_views(zonal__trainer *t, int g, int64_t count, double *drawn,
+                               void *elements) {
+    const zonal__random random = {
+        .seed = t->options.seed, .stream = ZONAL__STREAM_TEST, .step = (uint32_t)g};
+    zonal__trainer_group *group = &t->groups[g];
+    int64_t views = t->options.loader.group[g].views * t->options.loader.batch;
+    for (int64_t v = 0; v < views; v++) {
+        zonal__random_normal(&random, (uint64_t)v, count, drawn);
+        for (int64_t i = 0; i < count; i++)
+            if (t->options.network.dtype == ZONAL_DTYPE_BF16)
+                ((uint16_t *)elements)[i] = zonal__bf16_from_float((float)drawn[i]);
+            else
+                ((float *)elements)[i] = (float)drawn[i];
+        ZONAL_TRY(t->memory->write((char *)group->fixed + (size_t)v * group->view_bytes, elements,
+                                   group->view_bytes));
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status make_fixed_views(zonal__trainer *t, int g) {
+    zonal__trainer_group *group = &t->groups[g];
+    int64_t count = (int64_t)(group->view_bytes / zonal__trainer_element(t));
+    size_t views = (size_t)(t->options.loader.group[g].views * t->options.loader.batch);
+    double *drawn = NULL;
+    void *elements = NULL;
+    zonal_status status;
+    ZONAL_TRY(t->memory->take(views * group->view_bytes, "the views", &group->fixed));
+    group->views = group->fixed;
+    status = ZONAL_NEW(&drawn, count, "a view");
+    if (status == ZONAL_OK) status = zonal__alloc(count, sizeof(float), "a view", &elements);
+    if (status == ZONAL_OK) status = draw_views(t, g, count, drawn, elements);
+    zonal__free(drawn);
+    zonal__free(elements);
+    return status;
+}
+
+static zonal_status make_pictures(zonal__trainer *t) {
+    if (!t->options.fixed_views) return make_loader(t, 0);
+    for (int g = 0; g < t->options.loader.groups; g++) ZONAL_TRY(make_fixed_views(t, g));
+    return ZONAL_OK;
+}
+
+/* ---- a trainer's life ------------------------------------------------------------------------ */
+
+/* All whose size depends on the batch. */
+static zonal_status build_for_batch(zonal__trainer *t) {
+    ZONAL_TRY(make_groups(t));
+    ZONAL_TRY(make_rows(t));
+    ZONAL_TRY(make_objective(t));
+    ZONAL_TRY(make_optimiser(t));
+    return make_pictures(t); /* last: resident pictures take what the rest has left */
 }
 
 static zonal_status build(zonal__trainer *t) {
-    ZONAL_TRY(zonal__schedule_check(&t->options.schedule));
+    zonal_status status;
+    if (on_cuda(t)) ZONAL_TRY(zonal__device_available());
+    ZONAL_TRY(make_stream(t));
     ZONAL_TRY(make_model(t));
-    ZONAL_TRY(make_objective(t));
-    ZONAL_TRY(make_optimiser(t));
-    return make_loader(t, 0);
+    status = build_for_batch(t);
+    if (status == ZONAL_MEMORY) {
+        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+        return ZONAL_FAIL(ZONAL_MEMORY,
+                          "%s; a smaller batch, or a micro_batch below %lld, takes less",
+                          inner.message, (long long)t->micro);
+    }
+    /* Memory was zeroed on the default stream, for which the trainer's does not wait. */
+    if (status == ZONAL_OK && on_cuda(t)) status = zonal__device_synchronise();
+    return status;
 }
 
-zonal_status zonal__trainer_create(const zonal__trainer_options *options,
-                                   zonal__trainer **trainer) {
+zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **out) {
+    zonal__trainer *t;
     zonal_status status;
-    *trainer = NULL;
-    if (options->loader.in_order)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "training goes through the pictures in a shuffled order: "
-                                          "in_order is for evaluation");
-    ZONAL_TRY(ZONAL_NEW(trainer, 1, "the trainer"));
-    (*trainer)->options = *options;
-    status = build(*trainer);
-    if (status == ZONAL_OK) return ZONAL_OK;
-    zonal__trainer_destroy(*trainer);
-    *trainer = NULL;
+    *out = NULL;
+    ZONAL_TRY(check(options));
+    ZONAL_TRY(ZONAL_NEW(&t, 1, "the trainer"));
+    t->options = *options;
+    status = build(t);
+    if (status == ZONAL_OK)
+        *out = t;
+    else
+        zonal__trainer_destroy(t);
     return status;
+}
+
+static void drop_launch(zonal__trainer_launch *l) {
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++) {
+        zonal__device_graph_destroy(l->graphs[i]);
+        zonal__device_event_destroy(l->pinned_read[i]);
+    }
+    zonal__device_pinned_free(l->pinned);
+    zonal__device_stream_destroy(l->stream);
+}
+
+static void drop_arrays(zonal__trainer *t) {
+    void *const arrays[] = {t->projections,    t->slopes,       t->input,
+                            t->output,         t->micro_slopes, t->micro_projections,
+                            t->kept_statistics};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) t->memory->give_back(arrays[i]);
+    for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
+        t->memory->give_back(t->groups[g].fixed);
+        t->memory->give_back(t->groups[g].micro_views);
+        zonal__run_destroy(t->groups[g].run);
+    }
 }
 
 void zonal__trainer_destroy(zonal__trainer *t) {
     if (!t) return;
+    if (t->launch.stream) (void)zonal__device_synchronise();
     zonal__loader_destroy(t->loader);
+    zonal__feed_destroy(t->feed);
     if (t->optimisers) t->optimisers->destroy(t->optimiser);
     zonal_objective_destroy(t->objective);
-    for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) zonal__run_destroy(t->run[g]);
+    if (t->memory) drop_arrays(t);
     zonal__model_destroy(t->model);
-    zonal__free(t->projections);
-    zonal__free(t->slopes);
+    zonal__free(t->wide_projections);
+    zonal__free(t->wide_slopes);
+    if (on_cuda(t)) drop_launch(&t->launch); /* on the host CUDA stays asleep */
     zonal__free(t);
-}
-
-/* ---- a step ---------------------------------------------------------------------------------- */
-
-/* Elements of a group's projections. */
-static int64_t group_size(const zonal__trainer *t, int g) {
-    const zonal__loader_options *loader = &t->options.loader;
-    return loader->group[g].views * loader->batch * t->model->graph.projection_dim;
-}
-
-static zonal_status embed(zonal__trainer *t, const zonal__batch *batch) {
-    float *to = t->projections;
-    for (int g = 0; g < t->options.loader.groups; g++) {
-        zonal__run_outputs outputs;
-        ZONAL_TRY(zonal__run_forward(t->run[g], batch->views[g], 1, &outputs));
-        memcpy(to, outputs.projections_fp32, (size_t)group_size(t, g) * sizeof *to);
-        to += group_size(t, g);
-    }
-    return ZONAL_OK;
-}
-
-static zonal_status go_back(zonal__trainer *t) {
-    const float *from = t->slopes;
-    for (int g = 0; g < t->options.loader.groups; g++) {
-        ZONAL_TRY(zonal__run_backward(t->run[g], from, g > 0));
-        from += group_size(t, g);
-    }
-    return ZONAL_OK;
-}
-
-static zonal_status update(zonal__trainer *t, zonal__trainer_metrics *metrics) {
-    const zonal__optimiser_arrays arrays = {.parameters = t->model->parameters,
-                                            .gradients = t->model->gradients,
-                                            .copy = t->model->bf16};
-    zonal__optimiser_numbers numbers;
-    ZONAL_TRY(zonal__optimiser_numbers_make(&t->options.optimiser, metrics->rate, metrics->step + 1,
-                                            &numbers));
-    return t->optimisers->step(t->optimiser, &arrays, &numbers, &metrics->gradient_norm);
-}
-
-zonal_status zonal__trainer_step(zonal__trainer *t, zonal__trainer_metrics *metrics) {
-    const zonal__batch *batch;
-    *metrics = (zonal__trainer_metrics){
-        .step = t->done, .rate = zonal__schedule_rate(&t->options.schedule, t->done)};
-    ZONAL_TRY(zonal__loader_next(t->loader, &batch));
-    metrics->epoch = batch->epoch;
-    ZONAL_TRY(embed(t, batch));
-    zonal_objective_set_step(t->objective, (uint32_t)t->done);
-    ZONAL_TRY(zonal_objective_execute(t->objective, t->projections, &metrics->loss, t->slopes));
-    if (!isfinite(metrics->loss.total))
-        return ZONAL_FAIL(ZONAL_NUMERIC,
-                          "the loss of step %lld is not finite; lower the learning rate or warm up "
-                          "longer",
-                          (long long)t->done);
-    ZONAL_TRY(go_back(t));
-    ZONAL_TRY(update(t, metrics));
-    t->done++;
-    return ZONAL_OK;
 }
 
 int64_t zonal__trainer_steps_done(const zonal__trainer *t) {
     return t->done;
 }
 
+int64_t zonal__trainer_steps_per_epoch(const zonal__trainer *t) {
+    if (t->feed) return zonal__feed_steps_per_epoch(t->feed);
+    return t->loader ? zonal__loader_steps_per_epoch(t->loader) : 1;
+}
+
+zonal__model *zonal__trainer_model(zonal__trainer *t) {
+    if (on_cuda(t)) (void)zonal__device_synchronise(); /* a failure shows in whatever comes next */
+    return t->model;
+}
+
 zonal_status zonal__trainer_resume_at(zonal__trainer *t, int64_t step) {
-    const zonal__optimiser_arrays arrays = {.parameters = t->model->parameters,
-                                            .gradients = t->model->gradients,
-                                            .copy = t->model->bf16};
-    ZONAL_TRY(make_loader(t, step));
-    t->done = step;
+    const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
+    if (t->feed)
+        ZONAL_TRY(zonal__feed_seek(t->feed, step));
+    else if (!t->options.fixed_views)
+        ZONAL_TRY(make_loader(t, step));
+    zonal__trainer_set_done(t, step);
     return t->model->bf16 ? t->optimisers->copy(t->optimiser, &arrays) : ZONAL_OK;
 }

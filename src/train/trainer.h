@@ -1,68 +1,96 @@
 /*
- * Training on the host: pictures -> views -> projections -> loss -> one step of the optimiser.
+ * Training: pictures -> views -> projections -> loss -> one step of the optimiser.
  *
  *     ZONAL_TRY(zonal__trainer_create(&options, &trainer));
- *     while (zonal__trainer_steps_done(trainer) < total)
- *         ZONAL_TRY(zonal__trainer_step(trainer, &metrics));
+ *     while (zonal__trainer_steps_done(trainer) < total) {
+ *         ZONAL_TRY(zonal__trainer_step(trainer));
+ *         if (...) ZONAL_TRY(zonal__trainer_metrics(trainer, &metrics));
+ *     }
  *     ZONAL_TRY(zonal__checkpoint_save(trainer, "run/last.safetensors"));      train/checkpoint.h
  *
  * A step is a function of the options, of its number and of the parameters and optimiser state
- * before it; nothing else is carried over. So the same options give the same weights bit for bit,
- * for any number of threads, and a run that goes on from a checkpoint ends as one that was never
- * interrupted.
+ * before it; nothing else is carried over. So the same options give the same weights bit for bit on
+ * one device, for any number of threads, and a run that goes on from a checkpoint ends as one that
+ * was never interrupted.
  *
  * The views of a group (global, local) go through the network as one batch, [views][batch], so its
  * norms see all of them together; the loss then takes each view by itself.
+ *
+ * On the host a step is done when zonal__trainer_step returns. On CUDA it is put on one stream: the
+ * first launch by launch, since libraries load their kernels on first use, the others as a replay
+ * of a CUDA graph that holds the whole step, from the making of views to the optimiser.
+ *
+ * Memory for less than a batch: with micro_batch = m, the batch's pictures go through the network m
+ * at a time, each with all of its views, in two passes. The first gathers the projections of the
+ * whole batch, of which the loss is taken once; the second goes forward again and back with the
+ * loss's gradient. The loss is that of the whole batch; the norms' statistics are those of m
+ * pictures. The usual accumulation, which adds up the gradients of losses of m pictures each, is
+ * not offered: the exact losses are functions of the whole batch, and the mean of their values over
+ * parts of it is another loss, with another bias.
  */
 #ifndef ZONAL_TRAIN_TRAINER_H
 #define ZONAL_TRAIN_TRAINER_H
 
 #include "backend/optimiser.h"
-#include "data/loader.h"
+#include "data/feed.h"
 #include "nn/run.h"
 #include "nn/schedule.h"
 #include "zonal/loss.h"
 
 typedef struct zonal__trainer_options {
+    zonal_device device;
     zonal__network_spec network;
-    zonal_objective_options objective; /* device, precision and threads are set here */
+    zonal_objective_options objective; /* device, precision, dtype and threads are set here */
     zonal__loader_options loader;    /* group 0: the global views, group 1, if any: the local ones;
                                       * channels, dtype, seed and first_step are set here */
+    zonal__residence residence;      /* CUDA: where the pictures lie */
     zonal__optimiser_spec optimiser; /* count and threads are set here */
     int decay_all;                   /* 1: weight decay on norms and biases as well */
     zonal__schedule schedule;
     uint64_t seed; /* of the first weights, the order, the views and sliced losses */
     int zero_last_scale;
-    int threads; /* 0: all there are */
+    int64_t micro_batch; /* pictures that go through the network at a time; 0: the whole batch */
+    int no_graph;        /* CUDA, 1: every step launch by launch */
+    int fixed_views;     /* 1: for benchmarks: no source and no views of it, but random numbers,
+                          * drawn once, in every step */
+    int threads;         /* host; 0: all there are */
 } zonal__trainer_options;
 
-typedef struct zonal__trainer_metrics {
+typedef struct zonal__metrics {
     int64_t step, epoch; /* of the step that was made, from 0 */
     zonal_objective_parts loss;
     double rate, gradient_norm;
-} zonal__trainer_metrics;
+} zonal__metrics;
 
-typedef struct zonal__trainer {
-    zonal__trainer_options options;
-    zonal__model *model;
-    zonal__run *run[ZONAL__LOADER_GROUPS];
-    zonal__loader *loader;
-    zonal_objective *objective;
-    const zonal__optimiser_table *optimisers;
-    zonal__optimiser *optimiser;
-    float *projections, *slopes; /* [all views][batch][projection_dim]: z and its gradient */
-    int64_t done;                /* steps */
-} zonal__trainer;
+typedef struct zonal__trainer zonal__trainer;
 
-/* *trainer is NULL on failure. The source and the laws of views must outlive it. */
+/* *trainer is NULL on failure. The source and the laws of views must outlive it. ZONAL_MEMORY says
+ * what was to be taken, and which option takes less. */
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **trainer);
 void zonal__trainer_destroy(zonal__trainer *trainer); /* accepts NULL */
 
-/* Makes one step. ZONAL_NUMERIC, with parameters and state as before, for a loss or gradient that
- * is not finite. */
-zonal_status zonal__trainer_step(zonal__trainer *trainer, zonal__trainer_metrics *metrics);
+/* Makes one step. ZONAL_NUMERIC, with parameters and optimiser state as before, for a loss or
+ * gradient that is not finite. On CUDA the device leaves out the update of such a step, the steps
+ * after it go on, and zonal__trainer_metrics tells. */
+zonal_status zonal__trainer_step(zonal__trainer *trainer);
+
+/* Those of the last step; all 0 before the first. On CUDA waits for the steps under way, and is
+ * ZONAL_NUMERIC when one since the last call had a loss or gradient that was not finite; *metrics
+ * is filled then too. */
+zonal_status zonal__trainer_metrics(zonal__trainer *trainer, zonal__metrics *metrics);
+
+/* The last step's projections, [views][batch][projection_dim], global views first. Waits on CUDA.
+ */
+zonal_status zonal__trainer_projections(zonal__trainer *trainer, float *out);
 
 int64_t zonal__trainer_steps_done(const zonal__trainer *trainer);
+int64_t zonal__trainer_steps_per_epoch(const zonal__trainer *trainer); /* fixed_views: 1 */
+/* Views in all, global and local. */
+int zonal__trainer_views(const zonal__trainer *trainer);
+
+/* The network as the steps so far have made it: to be looked at, or run forward, between steps. On
+ * CUDA waits for the steps under way, so that any stream may read it. */
+zonal__model *zonal__trainer_model(zonal__trainer *trainer);
 
 /* Goes on at this step: for whoever has put other parameters and state in place (checkpoints). */
 zonal_status zonal__trainer_resume_at(zonal__trainer *trainer, int64_t step);

@@ -1,0 +1,45 @@
+/*
+ * Weights from files: a checkpoint of a training run, or any safetensors file of a backbone with
+ * torchvision's names ("conv1.weight", "layer1.0.bn1.running_mean", ...), become a model.
+ *
+ *     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
+ *     ZONAL_TRY(zonal__weights_network(file, &network));
+ *     network.dtype = ZONAL_DTYPE_BF16;                              as one likes
+ *     ZONAL_TRY(zonal__model_create(&network, table, &model));
+ *     ZONAL_TRY(zonal__weights_load(file, model));
+ *
+ * Which network it is can be seen from the names and shapes of its tensors, all but one thing: the
+ * projector's activation. Checkpoints tell it in their metadata ("zonal.network"); for other files
+ * it is gelu.
+ *
+ * Tensors of any floating type are read. Left aside are "optimiser.*" of checkpoints and "fc.*",
+ * torchvision's classifier, which is said in the log; num_batches_tracked need not be there. Every
+ * other tensor must have its place.
+ */
+#ifndef ZONAL_NN_WEIGHTS_H
+#define ZONAL_NN_WEIGHTS_H
+
+#include "core/safetensors.h"
+#include "nn/network.h"
+
+/* The network that the tensors are of; its dtype is fp32. ZONAL_FORMAT where they are of none that
+ * is known here. What it gives still has to pass zonal__weights_load, which looks at every tensor.
+ */
+zonal_status zonal__weights_network(const zonal__safetensors *file, zonal__network_spec *network);
+
+/* Fills parameters, their bf16 copy, and statistics, on whichever device they lie. The model's
+ * network may have fewer projector layers than the file only if it has none. ZONAL_FORMAT and
+ * ZONAL_SHAPE for weights of another network, ZONAL_DTYPE for whole numbers, ZONAL_NUMERIC for
+ * values that are not finite, each naming the tensor; the model is then unchanged. */
+zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *model);
+
+/* Both, for a file: *model is NULL on failure. */
+zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table, zonal_dtype dtype,
+                                 zonal__model **model);
+
+/* Copies the backbone's tensors of a file, neither projector, optimiser nor classifier, into a new
+ * file: what torchvision's network of that depth loads with strict=True once its fc is an Identity.
+ * The types stay as they are. The file is checked as zonal__weights_load does. */
+zonal_status zonal__weights_export(const zonal__safetensors *file, const char *path);
+
+#endif

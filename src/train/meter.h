@@ -1,0 +1,33 @@
+/*
+ * The collapse meter: what the projections of one view of a batch look like, against what uniform
+ * points would show.
+ */
+#ifndef ZONAL_TRAIN_METER_H
+#define ZONAL_TRAIN_METER_H
+
+#include <stdint.h>
+
+#include "core/error.h"
+
+typedef struct zonal__meter {
+    double mean_cosine;    /* between different samples: 0 for uniform points, 1 at collapse */
+    double effective_rank; /* exp of the entropy of the singular values' shares */
+    double expected_rank;  /* its value for uniform points */
+    double p_uniform;      /* of the tests of degree 1 and 2 together; small: clustered */
+} zonal__meter;
+
+/* z [n][d], rows of any length but 0; n >= 2. Linear in n, and cubic in d. ZONAL_NUMERIC for a row
+ * that is zero or not finite. */
+zonal_status zonal__meter_read(int64_t n, int64_t d, const float *z, int threads,
+                               zonal__meter *meter);
+
+typedef struct zonal__collapse_limits {
+    double cosine; /* a mean cosine above it is collapse to a point */
+    double rank;   /* an effective rank below this share of the expected: to few dimensions */
+} zonal__collapse_limits;
+
+/* Which meter says that the projections have collapsed: "mean cosine", "effective rank", or NULL. A
+ * meter that is NaN says so. */
+const char *zonal__meter_collapsed(const zonal__meter *meter, const zonal__collapse_limits *limits);
+
+#endif

@@ -1,0 +1,114 @@
+#include "train/online.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "eval/neighbours.h"
+#include "eval/retrieval.h"
+
+static zonal_status extract(const zonal__online_options *options, zonal__model *model,
+                            zonal__source *source, int views, float *features, float *projections) {
+    zonal__features_options wanted = {.source = source,
+                                      .views = views,
+                                      .laws = options->laws,
+                                      .width = options->side,
+                                      .height = options->side,
+                                      .seed = options->seed,
+                                      .threads = options->threads};
+    memcpy(wanted.mean, options->mean, sizeof wanted.mean);
+    memcpy(wanted.deviation, options->deviation, sizeof wanted.deviation);
+    return zonal__features_extract(model, &wanted, features, projections);
+}
+
+static zonal_status run_retrieval(const zonal__online_options *options, zonal__model *model,
+                                  zonal__online_result *result) {
+    int64_t count = options->queries->count, dim = model->graph.projection_dim;
+    const zonal__retrieval_options retrieval = {
+        .views = 2,
+        .samples = count,
+        .dim = dim,
+        .batch = count < ZONAL__ONLINE_GROUP ? count : ZONAL__ONLINE_GROUP,
+        .device = options->device,
+        .threads = options->threads};
+    zonal__retrieval found;
+    float *projections;
+    zonal_status status;
+    ZONAL_TRY(ZONAL_NEW(&projections, 2 * count * dim, "the projections of an evaluation"));
+    status = extract(options, model, options->queries, 2, NULL, projections);
+    if (status == ZONAL_OK) status = zonal__retrieval_run(&retrieval, projections, &found);
+    zonal__free(projections);
+    ZONAL_TRY(status);
+    result->r1 = found.r1;
+    result->r3 = found.r3;
+    result->r5 = found.r5;
+    result->map = found.map;
+    return ZONAL_OK;
+}
+
+static zonal_status classify(const zonal__online_options *options, int64_t dim, const float *memory,
+                             const float *queries, zonal__online_result *result) {
+    const zonal__knn_options knn = {.dim = dim,
+                                    .classes = options->memory->classes,
+                                    .ks = 1,
+                                    .k = &options->k,
+                                    .temperatures = 1,
+                                    .temperature = &options->temperature,
+                                    .device = options->device,
+                                    .threads = options->threads};
+    const zonal__labelled known = {.count = options->memory->count,
+                                   .x = memory,
+                                   .label_count = options->memory->count,
+                                   .labels = options->memory->labels};
+    const zonal__labelled asked = {.count = options->queries->count,
+                                   .x = queries,
+                                   .label_count = options->queries->count,
+                                   .labels = options->queries->labels};
+    zonal__scores scores;
+    ZONAL_TRY(zonal__knn_run(&knn, &known, &asked, &scores));
+    result->accuracy = zonal__scores_accuracy(&scores);
+    zonal__scores_fini(&scores);
+    return ZONAL_OK;
+}
+
+static zonal_status run_knn(const zonal__online_options *options, zonal__model *model,
+                            zonal__online_result *result) {
+    int64_t dim = model->graph.feature_dim, known = options->memory->count;
+    float *features; /* the memory's rows, then those of the queries */
+    zonal_status status;
+    ZONAL_TRY(ZONAL_NEW(&features, (known + options->queries->count) * dim,
+                        "the features of an evaluation"));
+    status = extract(options, model, options->memory, 1, features, NULL);
+    if (status == ZONAL_OK)
+        status = extract(options, model, options->queries, 1, features + known * dim, NULL);
+    if (status == ZONAL_OK)
+        status = classify(options, dim, features, features + known * dim, result);
+    zonal__free(features);
+    return status;
+}
+
+zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
+                               zonal__online_result *result) {
+    *result = (zonal__online_result){.protocol = options->protocol};
+    switch (options->protocol) {
+    case ZONAL__ONLINE_RETRIEVAL:
+        return run_retrieval(options, model, result);
+    case ZONAL__ONLINE_KNN:
+        return run_knn(options, model, result);
+    case ZONAL__ONLINE_NONE:
+        break;
+    }
+    return ZONAL_OK;
+}
+
+double zonal__online_score(const zonal__online_result *result) {
+    switch (result->protocol) {
+    case ZONAL__ONLINE_RETRIEVAL:
+        return result->r1;
+    case ZONAL__ONLINE_KNN:
+        return result->accuracy;
+    case ZONAL__ONLINE_NONE:
+        break;
+    }
+    return NAN;
+}

@@ -1,0 +1,43 @@
+/*
+ * Evaluation while a network trains: a small one, on a part of the pictures that it does not learn
+ * from, with a number that says which checkpoint is the best. The network is not changed.
+ */
+#ifndef ZONAL_TRAIN_ONLINE_H
+#define ZONAL_TRAIN_ONLINE_H
+
+#include "eval/features.h"
+
+typedef enum zonal__online_protocol {
+    ZONAL__ONLINE_NONE = 0,
+    ZONAL__ONLINE_RETRIEVAL = 1, /* does a projection find the other view of its picture? */
+    ZONAL__ONLINE_KNN = 2        /* do the nearest features have the same class? */
+} zonal__online_protocol;
+
+typedef struct zonal__online_options {
+    zonal__online_protocol protocol;
+    zonal__source *queries, *memory; /* memory: k-NN's labelled pictures to compare with */
+    const zonal__view_law *laws;     /* retrieval: of both views; k-NN: of the one */
+    int side;                        /* of the views */
+    float mean[3], deviation[3];
+    uint64_t seed; /* of the views' draws: the same in every evaluation */
+    int k;         /* k-NN; at most the memory's count */
+    double temperature;
+    zonal_device device;
+    int threads;
+} zonal__online_options;
+
+enum { ZONAL__ONLINE_GROUP = 100 }; /* pictures among which retrieval looks: the paper's */
+
+typedef struct zonal__online_result {
+    zonal__online_protocol protocol;
+    double r1, r3, r5, map; /* retrieval */
+    double accuracy;        /* k-NN */
+} zonal__online_result;
+
+zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
+                               zonal__online_result *result);
+
+/* The number that is best when it is highest: R@1 or the accuracy. */
+double zonal__online_score(const zonal__online_result *result);
+
+#endif

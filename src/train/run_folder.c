@@ -1,0 +1,358 @@
+#include "train/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "core/file_read.h"
+#include "core/json.h"
+#include "core/json_read.h"
+#include "core/memory.h"
+#include "train/checkpoint.h"
+
+static const size_t LONGEST_METRICS = (size_t)1 << 31;
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
+                                    char out[ZONAL__RUN_FOLDER_PATH]) {
+    int length = snprintf(out, ZONAL__RUN_FOLDER_PATH, "%s/%s", folder->path, name);
+    if (length >= ZONAL__RUN_FOLDER_PATH)
+        return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", folder->path);
+    return ZONAL_OK;
+}
+
+static zonal_status checkpoint_path(const zonal__run_folder *folder, int64_t step,
+                                    char out[ZONAL__RUN_FOLDER_PATH]) {
+    char name[64];
+    snprintf(name, sizeof name, "checkpoints/step-%08" PRId64 ".safetensors", step);
+    return zonal__run_folder_file(folder, name, out);
+}
+
+/* The step in the name of a checkpoint, or -1. */
+static int64_t step_of(const char *name) {
+    int64_t step = -1;
+    char again[64];
+    if (sscanf(name, "step-%" SCNd64 ".safetensors", &step) != 1 || step < 0) return -1;
+    snprintf(again, sizeof again, "step-%08" PRId64 ".safetensors", step);
+    return strcmp(name, again) == 0 ? step : -1;
+}
+
+/* ---- making and opening ---------------------------------------------------------------------- */
+
+static zonal_status set_path(zonal__run_folder *folder, const char *path, int64_t keep) {
+    *folder = (zonal__run_folder){.lock = -1, .keep = keep, .best = -INFINITY};
+    if (snprintf(folder->path, sizeof folder->path, "%s", path) >= (int)sizeof folder->path)
+        return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", path);
+    return ZONAL_OK;
+}
+
+static zonal_status cannot_make(const char *path, int error) {
+    const char *remedy = "";
+    if (error == EEXIST)
+        return ZONAL_FAIL(ZONAL_IO,
+                          "%s is there already, and a run is never overwritten; choose another "
+                          "--out, or go on with it by --resume %s",
+                          path, path);
+    if (error == ENOENT) remedy = "; make the folder that it lies in first";
+    if (error == EACCES || error == EROFS) remedy = "; choose a place that you may write to";
+    return ZONAL_FAIL(ZONAL_IO, "cannot make the run folder %s: %s%s", path, strerror(error),
+                      remedy);
+}
+
+static zonal_status lock(zonal__run_folder *folder) {
+    folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->lock < 0)
+        return ZONAL_FAIL(ZONAL_IO, "cannot open the run %s: %s", folder->path, strerror(errno));
+    if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return ZONAL_OK;
+    if (errno != EWOULDBLOCK) return ZONAL_OK; /* a file system without locks */
+    return ZONAL_FAIL(ZONAL_IO, "another process is training %s; wait for it or end it",
+                      folder->path);
+}
+
+static zonal_status write_config(const zonal__run_folder *folder, const char *config) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    zonal__file *file;
+    ZONAL_TRY(zonal__run_folder_file(folder, "config.toml", path));
+    ZONAL_TRY(zonal__file_create(path, &file));
+    zonal__file_write(file, config, strlen(config));
+    return zonal__file_commit(file);
+}
+
+static zonal_status open_metrics(zonal__run_folder *folder) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
+    return zonal__jsonl_open(path, &folder->metrics);
+}
+
+/* What a folder that was just made has in it. */
+static zonal_status furnish(zonal__run_folder *folder, const char *config) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(lock(folder));
+    ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints", path));
+    if (mkdir(path, 0777) != 0) return cannot_make(path, errno);
+    ZONAL_TRY(write_config(folder, config));
+    return open_metrics(folder);
+}
+
+static zonal_status furnish_or_close(zonal__run_folder *folder, const char *config) {
+    zonal_status status = furnish(folder, config);
+    if (status != ZONAL_OK) zonal__run_folder_close(folder);
+    return status;
+}
+
+zonal_status zonal__run_folder_create(const char *path, const char *config, int64_t keep,
+                                      zonal__run_folder *folder) {
+    ZONAL_TRY(set_path(folder, path, keep));
+    if (mkdir(path, 0777) != 0) return cannot_make(path, errno);
+    return furnish_or_close(folder, config);
+}
+
+zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
+                                           int64_t keep, zonal__run_folder *folder) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    if (mkdir(parent, 0777) != 0 && errno != EEXIST) return cannot_make(parent, errno);
+    for (int n = 1;; n++) {
+        if (snprintf(path, sizeof path, "%s/%s-%d", parent, name, n) >= (int)sizeof path)
+            return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", path);
+        if (mkdir(path, 0777) == 0) break;
+        if (errno != EEXIST) return cannot_make(path, errno);
+    }
+    ZONAL_TRY(set_path(folder, path, keep));
+    return furnish_or_close(folder, config);
+}
+
+zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder) {
+    zonal_status status;
+    ZONAL_TRY(set_path(folder, path, keep));
+    status = lock(folder);
+    if (status != ZONAL_OK) zonal__run_folder_close(folder);
+    return status;
+}
+
+void zonal__run_folder_close(zonal__run_folder *folder) {
+    zonal__jsonl_close(folder->metrics);
+    folder->metrics = NULL;
+    if (folder->lock >= 0) close(folder->lock);
+    folder->lock = -1;
+}
+
+/* ---- going through the checkpoints ----------------------------------------------------------- */
+
+/* Their number, and the least and the largest step. */
+static zonal_status survey(const zonal__run_folder *folder, int64_t *count, int64_t *least,
+                           int64_t *most) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct dirent *entry;
+    DIR *dir;
+    *count = 0;
+    *least = *most = -1;
+    ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints", path));
+    dir = opendir(path);
+    if (!dir)
+        return ZONAL_FAIL(ZONAL_IO, "%s is no run: cannot open %s: %s", folder->path, path,
+                          strerror(errno));
+    while ((entry = readdir(dir))) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0) continue;
+        if (*count == 0 || step < *least) *least = step;
+        if (step > *most) *most = step;
+        (*count)++;
+    }
+    closedir(dir);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
+                                      char out[ZONAL__RUN_FOLDER_PATH]) {
+    int64_t count, least, most;
+    ZONAL_TRY(survey(folder, &count, &least, &most));
+    if (count == 0)
+        return ZONAL_FAIL(ZONAL_IO,
+                          "%s has no checkpoint to go on from; begin anew with --config "
+                          "%s/config.toml",
+                          folder->path, folder->path);
+    return checkpoint_path(folder, most, out);
+}
+
+/* Removes the oldest until "keep" are left. One that cannot be removed is no reason to end a run.
+ */
+static zonal_status prune(const zonal__run_folder *folder) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    int64_t count, least, most;
+    for (;;) {
+        ZONAL_TRY(survey(folder, &count, &least, &most));
+        if (count <= folder->keep) return ZONAL_OK;
+        ZONAL_TRY(checkpoint_path(folder, least, path));
+        if (unlink(path) == 0) continue;
+        zonal__log("cannot remove the old checkpoint %s: %s", path, strerror(errno));
+        return ZONAL_OK;
+    }
+}
+
+/* The temporaries of core/file.h that a killed process left in a part of the folder. */
+static zonal_status remove_temporaries(const zonal__run_folder *folder, const char *part) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct dirent *entry;
+    DIR *dir;
+    ZONAL_TRY(zonal__run_folder_file(folder, part, path));
+    dir = opendir(path);
+    if (!dir) return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(errno));
+    while ((entry = readdir(dir)))
+        if (strstr(entry->d_name, ".tmp.")) unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    return ZONAL_OK;
+}
+
+/* ---- rewinding ------------------------------------------------------------------------------- */
+
+/* Takes "score" and "seconds" of one line, whatever its kind. */
+static zonal_status take_line(zonal__run_folder *folder, zonal__json_reader *reader) {
+    double value;
+    const char *key;
+    int more;
+    ZONAL_TRY(zonal__json_read_begin(reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(reader, '}', &more));
+        if (!more) return zonal__json_read_end(reader);
+        ZONAL_TRY(zonal__json_read_key(reader, &key));
+        if (strcmp(key, "score") == 0) {
+            ZONAL_TRY(zonal__json_read_double(reader, &value));
+            if (value > folder->best) folder->best = value;
+        } else if (strcmp(key, "seconds") == 0) {
+            ZONAL_TRY(zonal__json_read_double(reader, &folder->seconds));
+        } else {
+            ZONAL_TRY(zonal__json_read_skip(reader));
+        }
+    }
+}
+
+static zonal_status take_lines(zonal__run_folder *folder, const char *path) {
+    char *text, *at, *newline;
+    size_t length;
+    zonal_status status = ZONAL_OK;
+    if (access(path, F_OK) != 0) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_METRICS, &text, &length));
+    for (at = text; status == ZONAL_OK && (newline = strchr(at, '\n')); at = newline + 1) {
+        zonal__json_reader reader;
+        *newline = '\0';
+        zonal__json_reader_init(&reader, at, (size_t)(newline - at), path);
+        status = take_line(folder, &reader);
+    }
+    zonal__free(text);
+    return status;
+}
+
+zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(remove_temporaries(folder, "."));
+    ZONAL_TRY(remove_temporaries(folder, "checkpoints"));
+    ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
+    ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", step));
+    folder->best = -INFINITY;
+    folder->seconds = 0;
+    ZONAL_TRY(take_lines(folder, path));
+    zonal__jsonl_close(folder->metrics);
+    return open_metrics(folder);
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void begin_line(zonal__json *json, const char *kind, int64_t step) {
+    zonal__json_init(json, NULL);
+    zonal__json_begin_object(json);
+    zonal__json_key_text(json, "kind", kind);
+    zonal__json_key_int(json, "step", step);
+}
+
+static zonal_status end_line(zonal__run_folder *folder, zonal__json *json) {
+    const char *text;
+    zonal_status status;
+    zonal__json_end_object(json);
+    status = zonal__json_finish(json, &text);
+    if (status == ZONAL_OK) status = zonal__jsonl_append(folder->metrics, text);
+    zonal__json_fini(json);
+    return status;
+}
+
+zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__step_line *line) {
+    const zonal__metrics *metrics = &line->metrics;
+    zonal__json json;
+    begin_line(&json, "step", line->step);
+    zonal__json_key_double(&json, "epoch", line->epoch);
+    zonal__json_key_double(&json, "loss", metrics->loss.total);
+    zonal__json_key_double(&json, "invariance", metrics->loss.invariance);
+    zonal__json_key_double(&json, "discrepancy", metrics->loss.discrepancy);
+    zonal__json_key_double(&json, "rate", metrics->rate);
+    zonal__json_key_double(&json, "gradient_norm", metrics->gradient_norm);
+    zonal__json_key_double(&json, "images_per_second", line->images_per_second);
+    zonal__json_key_double(&json, "seconds", line->seconds);
+    return end_line(folder, &json);
+}
+
+zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step,
+                                         const zonal__meter *meter) {
+    zonal__json json;
+    begin_line(&json, "meter", step);
+    zonal__json_key_double(&json, "mean_cosine", meter->mean_cosine);
+    zonal__json_key_double(&json, "effective_rank", meter->effective_rank);
+    zonal__json_key_double(&json, "p_uniform", meter->p_uniform);
+    return end_line(folder, &json);
+}
+
+zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
+                                        const zonal__online_result *result) {
+    int retrieval = result->protocol == ZONAL__ONLINE_RETRIEVAL;
+    zonal__json json;
+    begin_line(&json, "eval", step);
+    zonal__json_key_text(&json, "protocol", retrieval ? "retrieval" : "knn");
+    zonal__json_key_text(&json, "features", retrieval ? "projector" : "backbone");
+    if (retrieval) {
+        zonal__json_key_double(&json, "r1", result->r1);
+        zonal__json_key_double(&json, "r3", result->r3);
+        zonal__json_key_double(&json, "r5", result->r5);
+        zonal__json_key_double(&json, "map", result->map);
+    } else {
+        zonal__json_key_double(&json, "accuracy", result->accuracy);
+    }
+    return end_line(folder, &json);
+}
+
+static zonal_status add_checkpoint(zonal__run_folder *folder, int64_t step, double score,
+                                   int best) {
+    zonal__json json;
+    begin_line(&json, "checkpoint", step);
+    zonal__json_key_double(&json, "score", score);
+    zonal__json_key_bool(&json, "best", best);
+    return end_line(folder, &json);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* The best comes first: if the process ends before the other is there, the run goes on from an
+ * earlier step, comes to this one again and finds the same. The other way round a best checkpoint
+ * could be lost. */
+zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
+                                    double score) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    int64_t step = zonal__trainer_steps_done(trainer);
+    int best = score > folder->best;
+    ZONAL_TRY(add_checkpoint(folder, step, score, best));
+    ZONAL_TRY(zonal__jsonl_sync(folder->metrics));
+    if (best) {
+        ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints/best.safetensors", path));
+        ZONAL_TRY(zonal__checkpoint_save(trainer, path));
+        folder->best = score;
+    }
+    ZONAL_TRY(checkpoint_path(folder, step, path));
+    ZONAL_TRY(zonal__checkpoint_save(trainer, path));
+    return prune(folder);
+}

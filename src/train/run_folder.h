@@ -1,0 +1,101 @@
+/*
+ * The folder of a training run:
+ *
+ *     config.toml                              what was asked for; reproduces the run
+ *     metrics.jsonl                            one JSON object a line (below)
+ *     log.txt                                  what was printed
+ *     checkpoints/step-00001234.safetensors    the last few
+ *     checkpoints/best.safetensors             the one with the highest score
+ *     choices.txt                              CUDA: the algorithms that were measured best
+ *     eval/NAME.json                           later evaluations
+ *
+ *     ZONAL_TRY(zonal__run_folder_create("runs/disks-1", config, keep, &folder));
+ *     for (...) {
+ *         ZONAL_TRY(zonal__run_folder_add_step(&folder, &line));
+ *         if (...) ZONAL_TRY(zonal__run_folder_save(&folder, trainer, score));
+ *     }
+ *     zonal__run_folder_close(&folder);
+ *
+ * and to go on with a run that has ended or was killed at any instant:
+ *
+ *     ZONAL_TRY(zonal__run_folder_open("runs/disks-1", keep, &folder));
+ *     ZONAL_TRY(zonal__run_folder_latest(&folder, path));
+ *     ZONAL_TRY(zonal__checkpoint_load(trainer, path));
+ *     ZONAL_TRY(zonal__run_folder_rewind(&folder, zonal__trainer_steps_done(trainer)));
+ *
+ * The lines of metrics.jsonl, by "kind"; "step" is always the number of steps done, and lines come
+ * in its order:
+ *
+ *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
+ *                  seconds (of training so far)
+ *     meter        mean_cosine, effective_rank, p_uniform
+ *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
+ *     checkpoint   score, best (whether it is the highest so far)
+ *
+ * They are on the disk before the checkpoint of the same step is, so that after the cut which
+ * rewind makes nothing is missing and nothing is there twice.
+ */
+#ifndef ZONAL_TRAIN_RUN_FOLDER_H
+#define ZONAL_TRAIN_RUN_FOLDER_H
+
+#include "core/jsonl.h"
+#include "train/meter.h"
+#include "train/online.h"
+#include "train/trainer.h"
+
+enum { ZONAL__RUN_FOLDER_PATH = 4096 };
+
+typedef struct zonal__run_folder {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    int lock; /* descriptor of the folder, locked: two processes must not train one run */
+    int64_t keep;
+    zonal__jsonl *metrics;
+    double best;    /* the highest score so far; -INFINITY: none */
+    double seconds; /* of training, up to the step it was rewound to */
+} zonal__run_folder;
+
+/* Makes a folder that is not there yet, with this config.toml. The folder that it lies in must be
+ * there. On failure nothing is left to close. */
+zonal_status zonal__run_folder_create(const char *path, const char *config, int64_t keep,
+                                      zonal__run_folder *folder);
+/* The same as PARENT/NAME-N with the first N that is free; makes PARENT too. */
+zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
+                                           int64_t keep, zonal__run_folder *folder);
+
+zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder);
+void zonal__run_folder_close(zonal__run_folder *folder);
+
+/* The path of a file in the folder: "log.txt". */
+zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
+                                    char out[ZONAL__RUN_FOLDER_PATH]);
+
+/* The checkpoint with the most steps. ZONAL_IO where there is none. */
+zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
+                                      char out[ZONAL__RUN_FOLDER_PATH]);
+
+/* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
+ * writing, cuts metrics.jsonl after the step, and fills "best" and "seconds" from what is left. */
+zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step);
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+typedef struct zonal__step_line {
+    int64_t step;
+    double epoch, images_per_second, seconds;
+    zonal__metrics metrics;
+} zonal__step_line;
+
+zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__step_line *line);
+zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step,
+                                         const zonal__meter *meter);
+zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
+                                        const zonal__online_result *result);
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Saves the trainer, also as the best if the score is higher than all before (NaN: it is not), and
+ * removes all but the last "keep". On failure the checkpoints that were there still are. */
+zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
+                                    double score);
+
+#endif

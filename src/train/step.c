@@ -1,0 +1,256 @@
+/*
+ * One step of a trainer: trainer.h. What is computed is written once, for the host and for a
+ * device; "compute" only puts work on the stream there, so that it can be captured in a graph.
+ */
+#include <math.h>
+
+#include "backend/device.h"
+#include "core/bf16.h"
+#include "core/memory.h"
+#include "train/trainer_state.h"
+
+size_t zonal__trainer_element(const zonal__trainer *t) {
+    return t->options.network.dtype == ZONAL_DTYPE_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+zonal__optimiser_arrays zonal__trainer_arrays(const zonal__trainer *t) {
+    return (zonal__optimiser_arrays){.parameters = t->model->parameters,
+                                     .gradients = t->model->gradients,
+                                     .copy = t->model->bf16};
+}
+
+int zonal__trainer_views(const zonal__trainer *t) {
+    int views = 0;
+    for (int g = 0; g < t->options.loader.groups; g++) views += t->options.loader.group[g].views;
+    return views;
+}
+
+static size_t row_bytes(const zonal__trainer *t) {
+    return (size_t)t->model->graph.projection_dim * zonal__trainer_element(t);
+}
+
+static int64_t projection_count(const zonal__trainer *t) {
+    return zonal__trainer_views(t) * t->options.loader.batch * t->model->graph.projection_dim;
+}
+
+static void widen(int64_t count, const uint16_t *from, float *to) {
+    for (int64_t i = 0; i < count; i++) to[i] = zonal__bf16_to_float(from[i]);
+}
+
+static void narrow(int64_t count, const float *from, uint16_t *to) {
+    for (int64_t i = 0; i < count; i++) to[i] = zonal__bf16_from_float(from[i]);
+}
+
+/* ---- the loss -------------------------------------------------------------------------------- */
+
+static zonal_status check_loss(const zonal_objective_parts *loss, int64_t step) {
+    if (isfinite(loss->total)) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_NUMERIC,
+                      "the loss of step %lld is not finite; lower the learning rate or warm up "
+                      "longer",
+                      (long long)step);
+}
+
+/* Of t->projections, with its gradient in t->slopes. */
+static zonal_status take_loss(zonal__trainer *t) {
+    void *z = t->wide_projections ? t->wide_projections : t->projections;
+    void *dz = t->wide_slopes ? t->wide_slopes : t->slopes;
+    if (t->wide_projections) widen(projection_count(t), t->projections, t->wide_projections);
+    ZONAL_TRY(zonal_objective_execute(t->objective, z, &t->output->loss, dz));
+    if (!t->memory->is_host) return ZONAL_OK; /* zonal__trainer_metrics looks at it */
+    ZONAL_TRY(check_loss(&t->output->loss, t->done));
+    if (t->wide_slopes) narrow(projection_count(t), t->wide_slopes, t->slopes);
+    return ZONAL_OK;
+}
+
+/* ---- the whole batch at once ----------------------------------------------------------------- */
+
+static void *rows_of(const zonal__trainer *t, int g, void *rows) {
+    return (char *)rows + t->groups[g].first_row * row_bytes(t);
+}
+
+static zonal_status one_pass(zonal__trainer *t) {
+    zonal__run_outputs outputs;
+    for (int g = 0; g < t->options.loader.groups; g++)
+        ZONAL_TRY(zonal__run_forward(t->groups[g].run, t->groups[g].views, 1,
+                                     rows_of(t, g, t->projections), &outputs));
+    ZONAL_TRY(take_loss(t));
+    for (int g = 0; g < t->options.loader.groups; g++)
+        ZONAL_TRY(zonal__run_backward(t->groups[g].run, rows_of(t, g, t->slopes), g > 0));
+    return ZONAL_OK;
+}
+
+/* ---- m pictures at a time, in two passes ----------------------------------------------------- */
+
+/* The rows (views or projections, "bytes" each) of one micro-batch lie as m rows in each of a
+ * group's [views][batch]; gathered they are [views][m]. */
+static zonal_status gather(const zonal__trainer *t, int g, int64_t k, size_t bytes,
+                           const void *whole, void *micro) {
+    size_t piece = (size_t)t->micro * bytes;
+    for (int v = 0; v < t->options.loader.group[g].views; v++) {
+        size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
+        ZONAL_TRY(t->memory->copy(t->launch.stream, (char *)micro + (size_t)v * piece,
+                                  (const char *)whole + row * bytes, piece));
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t bytes,
+                            const void *micro, void *whole) {
+    size_t piece = (size_t)t->micro * bytes;
+    for (int v = 0; v < t->options.loader.group[g].views; v++) {
+        size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
+        ZONAL_TRY(t->memory->copy(t->launch.stream, (char *)whole + row * bytes,
+                                  (const char *)micro + (size_t)v * piece, piece));
+    }
+    return ZONAL_OK;
+}
+
+/* Micro-batch k of group g goes forward into t->micro_projections. */
+static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k) {
+    zonal__trainer_group *group = &t->groups[g];
+    zonal__run_outputs outputs;
+    ZONAL_TRY(gather(t, g, k, group->view_bytes, group->views, group->micro_views));
+    return zonal__run_forward(group->run, group->micro_views, 1, t->micro_projections, &outputs);
+}
+
+/* The running statistics are put back, so that the second pass alone moves them. */
+static zonal_status embed_all(zonal__trainer *t) {
+    size_t statistics = (size_t)t->model->graph.statistic_size * sizeof(float);
+    ZONAL_TRY(
+        t->memory->copy(t->launch.stream, t->kept_statistics, t->model->statistics, statistics));
+    for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
+        for (int g = 0; g < t->options.loader.groups; g++) {
+            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(scatter(t, g, k, row_bytes(t), t->micro_projections,
+                              rows_of(t, g, t->projections)));
+        }
+    return t->memory->copy(t->launch.stream, t->model->statistics, t->kept_statistics, statistics);
+}
+
+static zonal_status two_passes(zonal__trainer *t) {
+    ZONAL_TRY(embed_all(t));
+    ZONAL_TRY(take_loss(t));
+    for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
+        for (int g = 0; g < t->options.loader.groups; g++) {
+            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(gather(t, g, k, row_bytes(t), rows_of(t, g, t->slopes), t->micro_slopes));
+            ZONAL_TRY(zonal__run_backward(t->groups[g].run, t->micro_slopes, k > 0 || g > 0));
+        }
+    return ZONAL_OK;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static zonal_status compute(zonal__trainer *t) {
+    const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
+    if (t->feed) ZONAL_TRY(zonal__feed_launch(t->feed, t->launch.stream));
+    ZONAL_TRY(t->micro < t->options.loader.batch ? two_passes(t) : one_pass(t));
+    return t->optimisers->step(t->optimiser, &arrays, &t->input->numbers,
+                               &t->output->gradient_norm);
+}
+
+static zonal_status capture(zonal__trainer *t, void **graph) {
+    zonal_status status, ended;
+    zonal_error first;
+    ZONAL_TRY(zonal__device_graph_begin(t->launch.stream));
+    status = compute(t);
+    first = *zonal_last_error(); /* a copy: the end may fail as well, because of it */
+    ended = zonal__device_graph_end(t->launch.stream, graph);
+    if (status == ZONAL_OK) return ended;
+    zonal__device_graph_destroy(*graph);
+    *graph = NULL;
+    return ZONAL_FAIL(status, "%s", first.message);
+}
+
+static zonal_status launch(zonal__trainer *t, int turn) {
+    zonal__trainer_launch *l = &t->launch;
+    if (t->options.no_graph || !l->warm) {
+        ZONAL_TRY(compute(t));
+        l->warm = 1;
+        return ZONAL_OK;
+    }
+    if (!l->graphs[turn]) ZONAL_TRY(capture(t, &l->graphs[turn]));
+    return zonal__device_graph_launch(l->graphs[turn], l->stream);
+}
+
+/* Where the views of the step will be; on CUDA, what they are made of is on its way. */
+static zonal_status get_views(zonal__trainer *t, int *turn) {
+    const zonal__batch *batch;
+    *turn = 0;
+    if (t->options.fixed_views) return ZONAL_OK; /* they are there */
+    if (t->feed)
+        ZONAL_TRY(zonal__feed_prepare(t->feed, t->launch.stream, &batch, turn));
+    else
+        ZONAL_TRY(zonal__loader_next(t->loader, &batch));
+    for (int g = 0; g < t->options.loader.groups; g++) t->groups[g].views = batch->views[g];
+    t->last.epoch = batch->epoch;
+    return ZONAL_OK;
+}
+
+/* On CUDA it is read from pinned memory some time later: steps take turns, and each waits until the
+ * copy of the one before last is done (at once where there was none). */
+static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input) {
+    zonal__trainer_launch *l = &t->launch;
+    int turn = (int)(t->done % ZONAL__FEED_TURNS);
+    if (t->memory->is_host) {
+        *t->input = *input;
+        return ZONAL_OK;
+    }
+    ZONAL_TRY(zonal__device_event_wait(l->pinned_read[turn]));
+    l->pinned[turn] = *input;
+    ZONAL_TRY(zonal__device_write_on(l->stream, t->input, &l->pinned[turn], sizeof *input));
+    return zonal__device_event_record(l->pinned_read[turn], l->stream);
+}
+
+zonal_status zonal__trainer_step(zonal__trainer *t) {
+    zonal__step_input input = {.step = (uint32_t)t->done};
+    int turn;
+    t->last = (zonal__metrics){.step = t->done,
+                               .rate = zonal__schedule_rate(&t->options.schedule, t->done)};
+    ZONAL_TRY(zonal__optimiser_numbers_make(&t->options.optimiser, t->last.rate, t->done + 1,
+                                            &input.numbers));
+    ZONAL_TRY(get_views(t, &turn));
+    ZONAL_TRY(send_input(t, &input));
+    zonal_objective_set_step(t->objective, input.step);
+    ZONAL_TRY(t->memory->is_host ? compute(t) : launch(t, turn));
+    if (t->feed) ZONAL_TRY(zonal__feed_release(t->feed, t->launch.stream));
+    zonal__trainer_set_done(t, t->done + 1);
+    return ZONAL_OK;
+}
+
+void zonal__trainer_set_done(zonal__trainer *t, int64_t steps) {
+    int64_t forwards = t->options.loader.groups * (t->options.loader.batch / t->micro);
+    t->done = steps;
+    t->model->batches = steps * forwards; /* the runs count their calls, and a graph makes none */
+}
+
+/* ---- what a step leaves ---------------------------------------------------------------------- */
+
+zonal_status zonal__trainer_metrics(zonal__trainer *t, zonal__metrics *metrics) {
+    zonal__step_output output;
+    zonal_status rows, gradient;
+    *metrics = t->last;
+    ZONAL_TRY(t->memory->read(&output, t->output, sizeof output));
+    metrics->loss = output.loss;
+    metrics->gradient_norm = output.gradient_norm;
+    /* Both are asked, so that neither tells next time what belongs to these steps. */
+    gradient = t->optimisers->status(t->optimiser);
+    rows = zonal_objective_status(t->objective);
+    if (rows != ZONAL_OK) return rows;
+    if (gradient != ZONAL_OK) return gradient;
+    return check_loss(&output.loss, t->last.step);
+}
+
+zonal_status zonal__trainer_projections(zonal__trainer *t, float *out) {
+    int64_t count = projection_count(t);
+    uint16_t *elements;
+    zonal_status status;
+    if (t->options.network.dtype != ZONAL_DTYPE_BF16)
+        return t->memory->read(out, t->projections, (size_t)count * sizeof *out);
+    ZONAL_TRY(ZONAL_NEW(&elements, count, "the projections"));
+    status = t->memory->read(elements, t->projections, (size_t)count * sizeof *elements);
+    if (status == ZONAL_OK) widen(count, elements, out);
+    zonal__free(elements);
+    return status;
+}

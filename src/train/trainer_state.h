@@ -1,0 +1,73 @@
+/*
+ * A trainer from the inside: for its own files (trainer.c makes it, step.c runs it), for
+ * checkpoints and for tests.
+ */
+#ifndef ZONAL_TRAIN_TRAINER_STATE_H
+#define ZONAL_TRAIN_TRAINER_STATE_H
+
+#include "train/trainer.h"
+
+/* What changes from step to step, where the step's work finds it, and what the step leaves. Both
+ * lie on the trainer's device. */
+typedef struct zonal__step_input {
+    zonal__optimiser_numbers numbers;
+    uint32_t step; /* of the sliced losses */
+} zonal__step_input;
+
+typedef struct zonal__step_output {
+    zonal_objective_parts loss;
+    double gradient_norm;
+} zonal__step_output;
+
+/* The views of one size. Arrays lie on the device. */
+typedef struct zonal__trainer_group {
+    zonal__run *run;   /* for [views][micro] pictures */
+    size_t view_bytes; /* of one view */
+    size_t first_row;  /* of its projections among those of all views */
+    const void *views; /* [views][batch], of the step under way */
+    void *fixed;       /* options.fixed_views: these */
+    void *micro_views; /* [views][micro]; two passes */
+} zonal__trainer_group;
+
+/* CUDA: the stream, the graphs and the way of a step's input to the device. */
+typedef struct zonal__trainer_launch {
+    void *stream;                         /* NULL: on the host */
+    int warm;                             /* 1: the kernels have been loaded by a first step */
+    void *graphs[ZONAL__FEED_TURNS];      /* by the feed's turn; NULL: not yet captured */
+    zonal__step_input *pinned;            /* [ZONAL__FEED_TURNS]; steps take turns */
+    void *pinned_read[ZONAL__FEED_TURNS]; /* events: this one has been copied */
+} zonal__trainer_launch;
+
+struct zonal__trainer {
+    zonal__trainer_options options;
+    const zonal__memory *memory; /* the device's */
+    zonal__model *model;
+    zonal__trainer_group groups[ZONAL__LOADER_GROUPS];
+    zonal__loader *loader; /* on the host */
+    zonal__feed *feed;     /* on CUDA */
+    zonal_objective *objective;
+    const zonal__optimiser_table *optimisers;
+    zonal__optimiser *optimiser;
+    zonal__step_input *input;
+    zonal__step_output *output;
+    /* z and its gradient, [views of all groups][batch][projection_dim]: in the network's dtype, on
+     * the device; and, for a network in bf16 on the host, in fp32, which the loss takes there. */
+    void *projections, *slopes;
+    float *wide_projections, *wide_slopes;
+    /* Two passes, where micro < batch. */
+    int64_t micro;                          /* pictures at a time */
+    void *micro_projections, *micro_slopes; /* [views of a group][micro][projection_dim] */
+    float *kept_statistics;
+    zonal__trainer_launch launch;
+    int64_t done;        /* steps */
+    zonal__metrics last; /* without what the step's output holds */
+};
+
+/* Bytes of an element of the network's dtype. */
+size_t zonal__trainer_element(const zonal__trainer *trainer);
+/* What its optimiser moves. */
+zonal__optimiser_arrays zonal__trainer_arrays(const zonal__trainer *trainer);
+/* So many steps are done. */
+void zonal__trainer_set_done(zonal__trainer *trainer, int64_t steps);
+
+#endif
