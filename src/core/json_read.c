@@ -1,5 +1,7 @@
 #include "core/json_read.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
@@ -185,6 +187,19 @@ static zonal_status skip_number(zonal__json_reader *reader) {
         reader->at += *reader->at == '+' || *reader->at == '-';
         ZONAL_TRY(skip_digits(reader));
     }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__json_read_double(zonal__json_reader *reader, double *value) {
+    const char *start;
+    if (peek(reader) == 'n') {
+        ZONAL_TRY(zonal__json_read_skip(reader));
+        *value = NAN;
+        return ZONAL_OK;
+    }
+    start = reader->at;
+    ZONAL_TRY(skip_number(reader));
+    *value = strtod(start, NULL);
     return ZONAL_OK;
 }
 

@@ -47,6 +47,8 @@ zonal_status zonal__json_read_key(zonal__json_reader *reader, const char **key);
 zonal_status zonal__json_read_text(zonal__json_reader *reader, const char **text);
 /* A whole number of 64 bits, without fraction or exponent. */
 zonal_status zonal__json_read_int(zonal__json_reader *reader, int64_t *value);
+/* A number, or null, which is read as NaN: so zonal__json_double writes what is not finite. */
+zonal_status zonal__json_read_double(zonal__json_reader *reader, double *value);
 /* A value of any kind, checked and passed over. */
 zonal_status zonal__json_read_skip(zonal__json_reader *reader);
 

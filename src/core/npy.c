@@ -485,27 +485,33 @@ zonal_status zonal__npy_read_f4(const zonal__npy *npy, int64_t first, int64_t co
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-zonal_status zonal__npy_create(const char *path, zonal__npy_type type, int64_t rows, int64_t cols,
-                               zonal__file **out) {
+/* Starts a file with its header: type and shape as numpy writes them. */
+static zonal_status begin(const char *path, const char *type, const char *shape,
+                          zonal__file **out) {
     static const unsigned char prefix[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 118, 0};
     char header[129];
     int length;
+    ZONAL_TRY(zonal__file_create(path, out));
+    /* Readers that map the file want the data aligned to 64 bytes. 128 hold the longest shape. */
+    length = snprintf(header, sizeof header,
+                      "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", type, shape);
+    snprintf(header + length, sizeof header - (size_t)length, "%*s\n", 117 - length, "");
+    zonal__file_write(*out, prefix, sizeof prefix);
+    zonal__file_write(*out, header, 118);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__npy_create(const char *path, zonal__npy_type type, int64_t rows, int64_t cols,
+                               zonal__file **out) {
+    char shape[48];
     *out = NULL;
     if (type != ZONAL__NPY_F4 && type != ZONAL__NPY_F8)
         return ZONAL_FAIL(ZONAL_DTYPE, "%s: only float32 and float64 are written", path);
     if (rows < 0 || cols < 0)
         return ZONAL_FAIL(ZONAL_SHAPE, "%s cannot have shape (%" PRId64 ", %" PRId64 ")", path,
                           rows, cols);
-    ZONAL_TRY(zonal__file_create(path, out));
-    /* Readers that map the file want the data aligned to 64 bytes. 128 hold the longest shape. */
-    length =
-        snprintf(header, sizeof header,
-                 "{'descr': '<f%d', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }",
-                 (int)type, rows, cols);
-    snprintf(header + length, sizeof header - (size_t)length, "%*s\n", 117 - length, "");
-    zonal__file_write(*out, prefix, sizeof prefix);
-    zonal__file_write(*out, header, 118);
-    return ZONAL_OK;
+    snprintf(shape, sizeof shape, "(%" PRId64 ", %" PRId64 ")", rows, cols);
+    return begin(path, type == ZONAL__NPY_F4 ? "<f4" : "<f8", shape, out);
 }
 
 zonal_status zonal__npy_write(const char *path, zonal__npy_type type, int64_t rows, int64_t cols,
@@ -519,5 +525,14 @@ zonal_status zonal__npy_write(const char *path, zonal__npy_type type, int64_t ro
         return ZONAL_FAIL(ZONAL_SHAPE, "%s: the shape is too large for any file", path);
     }
     zonal__file_write(file, data, (size_t)bytes);
+    return zonal__file_commit(file);
+}
+
+zonal_status zonal__npy_write_labels(const char *path, int64_t count, const int32_t *labels) {
+    zonal__file *file;
+    char shape[32];
+    snprintf(shape, sizeof shape, "(%" PRId64 ",)", count);
+    ZONAL_TRY(begin(path, "<i4", shape, &file));
+    zonal__file_write(file, labels, (size_t)count * sizeof *labels);
     return zonal__file_commit(file);
 }

@@ -10,9 +10,10 @@
  *     4. the elements, nothing after them
  *
  * Read are matrices of little-endian float16, float32 and float64 in C or Fortran order with at
- * least one row and one column; written are float32 and float64 in C order, version 1.0. Everything
- * else is refused with a sentence that names the file, says what was found and what to do. A header
- * is trusted in nothing: every size is checked for overflow and against the length of the file.
+ * least one row and one column; written are float32 and float64 in C order, and vectors of int32,
+ * version 1.0. Everything else is refused with a sentence that names the file, says what was found
+ * and what to do. A header is trusted in nothing: every size is checked for overflow and against
+ * the length of the file.
  */
 #ifndef ZONAL_CORE_NPY_H
 #define ZONAL_CORE_NPY_H
@@ -76,6 +77,9 @@ zonal_status zonal__npy_write(const char *path, zonal__npy_type type, int64_t ro
  * rows * cols elements with zonal__file_write and commits or abandons. */
 zonal_status zonal__npy_create(const char *path, zonal__npy_type type, int64_t rows, int64_t cols,
                                zonal__file **out);
+
+/* A vector of "count" labels, as int32. */
+zonal_status zonal__npy_write_labels(const char *path, int64_t count, const int32_t *labels);
 
 /* The float with the same value as an IEEE half; exact, NaN keeps its sign and payload. */
 float zonal__npy_half(uint16_t half);
