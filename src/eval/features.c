@@ -1,0 +1,190 @@
+/* Features: features.h. */
+#include "eval/features.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/bf16.h"
+#include "core/memory.h"
+#include "data/feed.h"
+#include "nn/run.h"
+
+enum { BATCH = 128 };
+
+typedef struct extraction {
+    zonal__model *model;
+    zonal__features_options options;
+    zonal__loader *loader; /* on the host */
+    zonal__feed *feed;     /* on a device */
+    zonal__run *run;
+    void *raw;                     /* of a batch, in the model's dtype, on the host */
+    float *features, *projections; /* of a batch: [views][count][dim] */
+} extraction;
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+static zonal_status make_loader(extraction *e) {
+    const zonal__features_options *o = &e->options;
+    zonal__feed_options feed = {.loader = {.source = o->source,
+                                           .batch = o->batch,
+                                           .groups = 1,
+                                           .group = {{.views = o->views,
+                                                      .width = o->width,
+                                                      .height = o->height,
+                                                      .laws = o->laws}},
+                                           .channels = e->model->spec.channels,
+                                           .dtype = e->model->spec.dtype,
+                                           .seed = o->seed,
+                                           .in_order = o->epochs == 0,
+                                           .workers = o->threads},
+                                /* Once through, no picture is needed twice. */
+                                .residence =
+                                    o->epochs ? ZONAL__RESIDENCE_AUTO : ZONAL__RESIDENCE_STREAMED};
+    memcpy(feed.loader.mean, o->mean, sizeof o->mean);
+    memcpy(feed.loader.deviation, o->deviation, sizeof o->deviation);
+    return e->model->table->memory->is_host ? zonal__loader_create(&feed.loader, &e->loader)
+                                            : zonal__feed_create(&feed, &e->feed);
+}
+
+static int64_t largest_dim(const zonal__graph *graph) {
+    return graph->feature_dim > graph->projection_dim ? graph->feature_dim : graph->projection_dim;
+}
+
+static zonal_status prepare(extraction *e) {
+    const zonal__features_options *o = &e->options;
+    const zonal__graph *graph = &e->model->graph;
+    const int64_t n = o->views * o->batch;
+    ZONAL_TRY(make_loader(e));
+    ZONAL_TRY(zonal__run_create(
+        e->model,
+        &(zonal__run_spec){
+            .n = n, .h = o->height, .w = o->width, .forward_only = 1, .threads = o->threads},
+        &e->run));
+    ZONAL_TRY(
+        zonal__alloc(n * largest_dim(graph), sizeof(float), "the features of a batch", &e->raw));
+    ZONAL_TRY(ZONAL_NEW(&e->features, n * graph->feature_dim, "the features of a batch"));
+    return ZONAL_NEW(&e->projections, n * graph->projection_dim, "the projections of a batch");
+}
+
+static void drop(extraction *e) {
+    zonal__loader_destroy(e->loader);
+    zonal__feed_destroy(e->feed);
+    zonal__run_destroy(e->run);
+    zonal__free(e->raw);
+    zonal__free(e->features);
+    zonal__free(e->projections);
+}
+
+/* ---- one batch ------------------------------------------------------------------------------- */
+
+static zonal_status read_rows(extraction *e, const void *from, int64_t count, float *to) {
+    const zonal__memory *memory = e->model->table->memory;
+    const uint16_t *halves = e->raw;
+    if (e->model->spec.dtype != ZONAL_DTYPE_BF16)
+        return memory->read(to, from, (size_t)count * sizeof *to);
+    ZONAL_TRY(memory->read(e->raw, from, (size_t)count * sizeof *halves));
+    for (int64_t i = 0; i < count; i++) to[i] = zonal__bf16_to_float(halves[i]);
+    return ZONAL_OK;
+}
+
+static zonal_status check_rows(const extraction *e, const int64_t *samples, int64_t count,
+                               int64_t dim, const float *rows, const char *what) {
+    for (int64_t i = 0; i < e->options.views * count * dim; i++)
+        if (!isfinite(rows[i]))
+            return ZONAL_FAIL(ZONAL_NUMERIC,
+                              "the network makes %g of picture %" PRId64 " of %s, among its %s; "
+                              "has its training gone wrong?",
+                              (double)rows[i], samples[i / dim % count], e->options.source->path,
+                              what);
+    return ZONAL_OK;
+}
+
+/* The run is made for a full batch. In the last one, which may be smaller, the rest of the views'
+ * array holds what an earlier batch left there, or zeros; those rows are not looked at. */
+static zonal_status compute(extraction *e, int64_t first, zonal__features_batch *out) {
+    const zonal__graph *graph = &e->model->graph;
+    const zonal__batch *batch;
+    zonal__run_outputs outputs;
+    ZONAL_TRY(e->loader ? zonal__loader_next(e->loader, &batch)
+                        : zonal__feed_next(e->feed, NULL, &batch));
+    ZONAL_TRY(zonal__run_forward(e->run, batch->views[0], 0, NULL, &outputs));
+    const int64_t rows = e->options.views * batch->count;
+    ZONAL_TRY(read_rows(e, outputs.features, rows * graph->feature_dim, e->features));
+    ZONAL_TRY(read_rows(e, outputs.projections, rows * graph->projection_dim, e->projections));
+    ZONAL_TRY(
+        check_rows(e, batch->samples, batch->count, graph->feature_dim, e->features, "features"));
+    ZONAL_TRY(check_rows(e, batch->samples, batch->count, graph->projection_dim, e->projections,
+                         "projections"));
+    *out = (zonal__features_batch){.first = first,
+                                   .count = batch->count,
+                                   .labels = batch->labels,
+                                   .features = e->features,
+                                   .projections = e->projections};
+    return ZONAL_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static zonal_status
+stream(extraction *e, zonal_status (*take)(void *, const zonal__features_batch *), void *context) {
+    const zonal__features_options *o = &e->options;
+    zonal__features_batch batch;
+    ZONAL_TRY(prepare(e));
+    const int64_t all =
+        o->epochs ? o->epochs * (o->source->count / o->batch * o->batch) : o->source->count;
+    for (int64_t done = 0; done < all; done += batch.count) {
+        ZONAL_TRY(compute(e, done, &batch));
+        ZONAL_TRY(take(context, &batch));
+        if (o->progress && o->progress(o->progress_context, done + batch.count))
+            return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while features were computed");
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__features_stream(zonal__model *model, const zonal__features_options *options,
+                                    zonal_status (*take)(void *context,
+                                                         const zonal__features_batch *batch),
+                                    void *context) {
+    extraction e = {.model = model, .options = *options};
+    zonal_status status;
+    if (e.options.batch <= 0) e.options.batch = BATCH;
+    if (e.options.batch > options->source->count) e.options.batch = options->source->count;
+    status = stream(&e, take, context);
+    drop(&e);
+    return status;
+}
+
+typedef struct gathering {
+    int64_t count, feature_dim, projection_dim;
+    int views;
+    float *features, *projections;
+} gathering;
+
+/* Moves [views][batch->count][dim] into its place in [views][count][dim]. */
+static void put(const gathering *g, const zonal__features_batch *batch, int64_t dim,
+                const float *from, float *to) {
+    for (int v = 0; v < g->views && to; v++)
+        memcpy(to + (v * g->count + batch->first) * dim, from + v * batch->count * dim,
+               (size_t)(batch->count * dim) * sizeof *to);
+}
+
+static zonal_status gather(void *context, const zonal__features_batch *batch) {
+    const gathering *g = context;
+    put(g, batch, g->feature_dim, batch->features, g->features);
+    put(g, batch, g->projection_dim, batch->projections, g->projections);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__features_extract(zonal__model *model, const zonal__features_options *options,
+                                     float *features, float *projections) {
+    gathering g = {.count = options->source->count,
+                   .feature_dim = model->graph.feature_dim,
+                   .projection_dim = model->graph.projection_dim,
+                   .views = options->views,
+                   .features = features,
+                   .projections = projections};
+    if (options->epochs)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "features of several epochs have no order to lie in");
+    return zonal__features_stream(model, options, gather, &g);
+}

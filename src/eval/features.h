@@ -1,0 +1,59 @@
+/*
+ * Features: what a model makes of the pictures of a source, as rows of floats in the source's
+ * order. Norms use their running statistics, so a picture's row does not depend on the others.
+ *
+ *     zonal__features_options options = {.source = source, .views = 1, .laws = &law,
+ *                                        .width = 224, .height = 224};
+ *     ZONAL_TRY(zonal__features_extract(model, &options, features, NULL));        all of them
+ *     ZONAL_TRY(zonal__features_stream(model, &options, take, context));          batch by batch
+ *
+ * The pictures are read and made into views by worker threads while the network computes, on the
+ * device on which the model lies. A corrupt picture is replaced as in training (data/source.h).
+ */
+#ifndef ZONAL_EVAL_FEATURES_H
+#define ZONAL_EVAL_FEATURES_H
+
+#include "data/loader.h"
+#include "nn/network.h"
+
+typedef struct zonal__features_options {
+    zonal__source *source; /* not owned */
+    int views;             /* of each picture */
+    /* [views]: a crop of the centre, or the augmentation of training. */
+    const zonal__view_law *laws;
+    int width, height;           /* of the views */
+    float mean[3], deviation[3]; /* as in zonal__loader_options */
+    uint64_t seed;               /* of the views' draws and, in epochs, of the order */
+    /* 0: every picture once, in the source's order. Else the source is gone through so many times
+     * as in training: shuffled, with other views each time, without what is left over at the end
+     * of an epoch. For zonal__features_stream alone. */
+    int64_t epochs;
+    int64_t batch; /* pictures at a time; 0: 128; never more than there are */
+    int threads;   /* host; 0: all there are */
+    /* Called after each batch with how many pictures are done; a non-zero return stops with
+     * ZONAL_CANCELLED. NULL: not called. */
+    int (*progress)(void *context, int64_t done);
+    void *progress_context;
+} zonal__features_options;
+
+/* The arrays are valid during the call. */
+typedef struct zonal__features_batch {
+    int64_t first, count;     /* how many pictures came before it, and how many it has */
+    const int32_t *labels;    /* [count]; NULL: unlabelled */
+    const float *features;    /* [views][count][feature_dim] */
+    const float *projections; /* [views][count][projection_dim]: what the projector makes of them,
+                                 not normalised; without a projector the features */
+} zonal__features_batch;
+
+/* Hands all pictures to "take", batch by batch; its failure ends the work and is returned.
+ * ZONAL_NUMERIC for a picture whose features are not finite. */
+zonal_status zonal__features_stream(zonal__model *model, const zonal__features_options *options,
+                                    zonal_status (*take)(void *context,
+                                                         const zonal__features_batch *batch),
+                                    void *context);
+
+/* The same into arrays [views][source's count][dimension]; NULL: not wanted. */
+zonal_status zonal__features_extract(zonal__model *model, const zonal__features_options *options,
+                                     float *features, float *projections);
+
+#endif
