@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The table of make gpu-bench, made of JSON lines.
+"""The tables of make gpu-bench, made of JSON lines.
 
     bench/gpu_table.py --rates          measure the GPU: a JSON line (needs PyTorch)
-    bench/gpu_table.py LINES            the table of a file of lines, by "zonal bench loss --json"
+    bench/gpu_table.py LINES            the tables of a file of lines, by "zonal bench loss --json"
+                                        and "zonal bench train --json"
 
-The floor of a row is the larger of two times: its products over the rate of the tensor cores in
-halves, and its least traffic over the bandwidth, both as measured by --rates. What is counted:
+Losses. The floor of a row is the larger of two times: its products over the rate of the tensor
+cores in halves, and its least traffic over the bandwidth, both as measured by --rates. What is
+counted:
 
     pairs      4 B^2 d operations (cosines and their gradient, 2 each), 6 for KL, which needs the
                cosines twice; half of the cosines suffice, as they are symmetric: 3 and 4
@@ -14,6 +16,9 @@ halves, and its least traffic over the bandwidth, both as measured by --rates. W
     fp32       three times as many, by the split into two halves; tf32 and bf16: once
     traffic    rows read and gradient written once, 4 bytes each; moments read the rows twice more
                (norms, then sums about the mean, then the gradient)
+
+Training. "speed" is that of the step with the making of its views, against the step alone; memory
+is what the trainer took from the device, and for PyTorch the most that its tensors held.
 """
 import json
 import sys
@@ -64,9 +69,9 @@ def floor_ms(row, rates):
     return max(by_products, by_traffic)
 
 
-def print_table(lines):
+def print_losses(lines):
     rates = next((l for l in lines if "teraflops" in l), None)
-    torch = {(l["method"], l["n"]): l["torch"] for l in lines if "torch" in l}
+    torch = {(l["method"], l["n"]): l["torch"] for l in lines if "torch" in l and "n" in l}
     if rates:
         print(
             f"{rates['gpu']}: {rates['teraflops']:.0f} TFLOP/s in halves, "
@@ -94,6 +99,29 @@ def print_table(lines):
         print(text.rstrip())
 
 
+def print_training(lines):
+    torch = {l["row"]: l["torch"] for l in lines if "torch" in l and "row" in l}
+    print(
+        f"{'step of training':<16} {'ms':>8} {'pictures/s':>10} {'views in':>9} {'speed':>6}"
+        f" {'MiB':>7} {'PyTorch':>8} {'ratio':>6} {'MiB':>7}  {'mode'}"
+    )
+    for row in lines:
+        if "images_per_s" not in row:
+            continue
+        text = f"{row['row']:<16} {row['ms']:>8.3f} {row['images_per_s']:>10.0f}"
+        if row["with_views_ms"] is None:
+            text += f" {'':>9} {'':>6}"
+        else:
+            text += f" {row['with_views_ms']:>9.3f} {100 * row['with_views_speed']:>5.0f}%"
+        text += f" {row['device_mib']:>7.0f}" if row["device_mib"] is not None else f" {'':>7}"
+        other = torch.get(row["row"])
+        if other and other["ms"] is not None:
+            text += f" {other['ms']:>8.3f} {other['ms'] / row['ms']:>6.2f}"
+            text += f" {other['peak_mib']:>7.0f}" if other["peak_mib"] else f" {'':>7}"
+            text += f"  {other['mode']}"
+        print(text.rstrip())
+
+
 def main():
     if sys.argv[1:] == ["--rates"]:
         print(json.dumps(measure_rates()))
@@ -101,7 +129,11 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as file:
-        print_table([json.loads(line) for line in file if line.startswith("{")])
+        lines = [json.loads(line) for line in file if line.startswith("{")]
+    if any("implementation" in line for line in lines):
+        print_losses(lines)
+    if any("images_per_s" in line for line in lines):
+        print_training(lines)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 
 static const zonal__cli_part parts[] = {
     {"loss", "value and gradient of the losses, also beside PyTorch", zonal__cli_bench_loss},
+    {"train", "one step of training, also beside PyTorch", zonal__cli_bench_train},
     {"augment", "views of photographs and textures", zonal__cli_bench_augment},
     {"data", "reading pictures: decoding, cropping, packs", zonal__cli_bench_data},
     {NULL, NULL, NULL}};

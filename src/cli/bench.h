@@ -5,5 +5,6 @@
 int zonal__cli_bench_augment(int argc, char **argv);
 int zonal__cli_bench_data(int argc, char **argv);
 int zonal__cli_bench_loss(int argc, char **argv);
+int zonal__cli_bench_train(int argc, char **argv);
 
 #endif

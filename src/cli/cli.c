@@ -78,12 +78,21 @@ static int check_arguments(const zonal__cli_usage *usage, const char *command,
     return ZONAL__EXIT_CONTINUE;
 }
 
-int zonal__cli_parse(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
-                     int argc, char **argv, zonal__options *options) {
+int zonal__cli_parse_file(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
+                          int argc, char **argv, const char *file, zonal__options *options,
+                          zonal__config **config) {
     const char *command = argv[0]; /* parsing rearranges argv */
+    *config = NULL;
     if (zonal__options_init(options, table, settings) != ZONAL_OK ||
+        (file && zonal__config_read(file, options, config) != ZONAL_OK) ||
         zonal__options_parse(options, argc, argv) != ZONAL_OK)
         return zonal__cli_failed();
     if (options->help) return print_help(usage, table);
     return check_arguments(usage, command, options);
+}
+
+int zonal__cli_parse(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
+                     int argc, char **argv, zonal__options *options) {
+    zonal__config *config;
+    return zonal__cli_parse_file(usage, table, settings, argc, argv, NULL, options, &config);
 }

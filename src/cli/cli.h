@@ -21,7 +21,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "core/options.h"
+#include "core/config.h"
 
 enum {
     ZONAL__EXIT_CONTINUE = -1,
@@ -53,6 +53,12 @@ typedef struct zonal__cli_usage {
  * filled, or the exit status: after --help, printed here, or a mistake, reported here. */
 int zonal__cli_parse(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
                      int argc, char **argv, zonal__options *options);
+/* The same with a configuration file (NULL: none) that the command line overrides. *config, NULL
+ * without a file, is the caller's to destroy once the options are done with, whatever is returned.
+ */
+int zonal__cli_parse_file(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
+                          int argc, char **argv, const char *file, zonal__options *options,
+                          zonal__config **config);
 
 /* Prints "zonal: <sentence of the last error>" as one line on stderr and returns the exit status
  * for it: ZONAL__EXIT_USAGE for ZONAL_ARGUMENT, else ZONAL__EXIT_FAILED. */
@@ -73,11 +79,16 @@ zonal_status zonal__cli_make_folder(const char *path);
 
 int zonal__cli_bench(int argc, char **argv);
 int zonal__cli_data(int argc, char **argv);
+int zonal__cli_embed(int argc, char **argv);
+int zonal__cli_eval(int argc, char **argv);
+int zonal__cli_export(int argc, char **argv);
 int zonal__cli_kernel(int argc, char **argv);
 int zonal__cli_loss(int argc, char **argv);
+int zonal__cli_report(int argc, char **argv);
 int zonal__cli_reproduce(int argc, char **argv);
 int zonal__cli_sample(int argc, char **argv);
 int zonal__cli_test(int argc, char **argv);
+int zonal__cli_train(int argc, char **argv);
 int zonal__cli_variance(int argc, char **argv);
 
 #endif

@@ -26,6 +26,11 @@ static const struct command {
     {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance},
     {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample},
     {"data", "make textures, describe a set of pictures, pack it into one file", zonal__cli_data},
+    {"train", "pretrain a network on pictures, in a run that can be resumed", zonal__cli_train},
+    {"eval", "how good the features of a trained network are", zonal__cli_eval},
+    {"embed", "the features of pictures, as .npy files", zonal__cli_embed},
+    {"export", "the backbone of a run, for torchvision", zonal__cli_export},
+    {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report},
     {"reproduce", "the paper's figures", zonal__cli_reproduce},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
 };

@@ -132,7 +132,7 @@ void zonal__kernel_describe(const zonal_kernel_spec *spec, int64_t dim, char *ou
 /* ---- a method -------------------------------------------------------------------------------- */
 
 static int given(const zonal__options *options, const char *name) {
-    return zonal__options_source(options, name) == ZONAL__SOURCE_FLAG;
+    return zonal__options_source(options, name) > ZONAL__SOURCE_DEFAULT;
 }
 
 static zonal_status apply_range(const char *text, zonal_sliced_options *sliced) {
@@ -173,8 +173,15 @@ double zonal__method_default_t(const zonal_loss_options *loss) {
     return loss->discrepancy == ZONAL_KL ? 2 : 5;
 }
 
-void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
-                          size_t size) {
+static void append_name(const zonal__options *options, const char *name, char *out, size_t size) {
+    size_t length = strlen(out);
+    /* A file may hold options for several methods; on the command line it is a mistake. */
+    if (zonal__options_source(options, name) == ZONAL__SOURCE_FLAG)
+        snprintf(out + length, size - length, "%s--%s", length ? ", " : "", name);
+}
+
+void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
+                        size_t size) {
     int sliced = loss->discrepancy >= ZONAL_SUSREG;
     zonal_family family = loss->kernel.family;
     const struct {
@@ -192,15 +199,18 @@ void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *
         {"slices", sliced},
         {"knots", sliced},
         {"range", sliced},
-        {"seed", sliced},
-        {"step", sliced},
         {"times-n", sliced},
         {"collapse-norm", sliced},
     };
     out[0] = '\0';
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        size_t length = strlen(out);
-        if (list[i].used || !given(options, list[i].name)) continue;
-        snprintf(out + length, size - length, "%s--%s", length ? ", " : "", list[i].name);
-    }
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (!list[i].used) append_name(options, list[i].name, out, size);
+}
+
+void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
+                          size_t size) {
+    zonal__loss_unused(loss, options, out, size);
+    if (loss->discrepancy >= ZONAL_SUSREG) return;
+    append_name(options, "seed", out, size);
+    append_name(options, "step", out, size);
 }

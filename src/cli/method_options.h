@@ -108,7 +108,8 @@ extern const char *const zonal__device_words[];
 extern const char *const zonal__precision_words[];
 extern const char *const zonal__implementation_words[];
 
-#define ZONAL__METHOD_OPTIONS(settings_type, member, default_precision)                            \
+/* What a loss is, whoever computes it. */
+#define ZONAL__LOSS_OPTIONS(settings_type, member)                                                 \
     {.name = "kl-norm",                                                                            \
      .type = ZONAL__OPTION_WORD,                                                                   \
      .target = offsetof(settings_type, member.kl_norm),                                            \
@@ -121,14 +122,6 @@ extern const char *const zonal__implementation_words[];
          .words = zonal__estimator_words,                                                          \
          .initial = "auto",                                                                        \
          .help = "v keeps each row's pair with itself, u leaves it out; auto is v, for kl u"},     \
-        {.name = "raw",                                                                            \
-         .type = ZONAL__OPTION_FLAG,                                                               \
-         .target = offsetof(settings_type, member.raw),                                            \
-         .help = "do not divide by the norm, which makes the value 1 at collapse"},                \
-        {.name = "unit",                                                                           \
-         .type = ZONAL__OPTION_FLAG,                                                               \
-         .target = offsetof(settings_type, member.unit),                                           \
-         .help = "the rows are unit vectors already: check, do not normalise"},                    \
         {.name = "slices",                                                                         \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.slices),                                         \
@@ -146,6 +139,28 @@ extern const char *const zonal__implementation_words[];
          .target = offsetof(settings_type, member.range),                                          \
          .metavar = "LOW,HIGH",                                                                    \
          .help = "susreg, sigreg: where the knots lie; -5,5 (sigreg 0,3) unless given"},           \
+        {.name = "times-n",                                                                        \
+         .type = ZONAL__OPTION_FLAG,                                                               \
+         .target = offsetof(settings_type, member.times_n),                                        \
+         .help = "susreg, sigreg: multiply by the number of rows, or --no-times-n; sigreg does"},  \
+    {                                                                                              \
+        .name = "collapse-norm", .type = ZONAL__OPTION_FLAG,                                       \
+        .target = offsetof(settings_type, member.collapse_norm),                                   \
+        .help = "susreg, sigreg: divide by the value at collapse, or --no-collapse-norm; "         \
+                "susreg does"                                                                      \
+    }
+
+/* The same, and how it is computed. */
+#define ZONAL__METHOD_OPTIONS(settings_type, member, default_precision)                            \
+    ZONAL__LOSS_OPTIONS(settings_type, member),                                                    \
+        {.name = "raw",                                                                            \
+         .type = ZONAL__OPTION_FLAG,                                                               \
+         .target = offsetof(settings_type, member.raw),                                            \
+         .help = "do not divide by the norm, which makes the value 1 at collapse"},                \
+        {.name = "unit",                                                                           \
+         .type = ZONAL__OPTION_FLAG,                                                               \
+         .target = offsetof(settings_type, member.unit),                                           \
+         .help = "the rows are unit vectors already: check, do not normalise"},                    \
         {.name = "seed",                                                                           \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.seed),                                           \
@@ -160,15 +175,6 @@ extern const char *const zonal__implementation_words[];
          .least = 0,                                                                               \
          .most = 4294967295.,                                                                      \
          .help = "susreg, sigreg: another step has other directions"},                             \
-        {.name = "times-n",                                                                        \
-         .type = ZONAL__OPTION_FLAG,                                                               \
-         .target = offsetof(settings_type, member.times_n),                                        \
-         .help = "susreg, sigreg: multiply by the number of rows, or --no-times-n; sigreg does"},  \
-        {.name = "collapse-norm",                                                                  \
-         .type = ZONAL__OPTION_FLAG,                                                               \
-         .target = offsetof(settings_type, member.collapse_norm),                                  \
-         .help = "susreg, sigreg: divide by the value at collapse, or --no-collapse-norm; "        \
-                 "susreg does"},                                                                   \
         {.name = "device",                                                                         \
          .type = ZONAL__OPTION_WORD,                                                               \
          .target = offsetof(settings_type, member.device),                                         \
@@ -202,7 +208,10 @@ zonal_status zonal__method_settings_apply(const zonal__method_settings *settings
 double zonal__method_default_t(const zonal_loss_options *loss);
 
 /* Names the options that were given although the method has no use for them, "--t, --slices"; an
- * empty text when there are none. */
+ * empty text when there are none. zonal__loss_unused looks at the options of the kernel and the
+ * loss, zonal__method_unused at --seed and --step too. */
+void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
+                        size_t size);
 void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                           size_t size);
 

@@ -12,8 +12,12 @@ enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 20, MOST_TICKS = 64, LONGEST_NAM
 
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000"};
+static const char *const patterns[] = {"none", "6 4", "1.5 4", "9 4 1.5 4"}; /* by "dashed" */
 #define MINUS "\xe2\x88\x92" /* U+2212, as wide as a digit */
-enum { COLOURS = sizeof colours / sizeof colours[0] };
+enum {
+    COLOURS = sizeof colours / sizeof colours[0],
+    PATTERNS = sizeof patterns / sizeof patterns[0]
+};
 
 typedef struct tick {
     double value;
@@ -33,6 +37,7 @@ typedef struct picture {
     zonal__file *file;
     const zonal__svg_chart *chart;
     axis x, y;
+    int width, height;
     double left, right, top, bottom; /* of the plotting area */
 } picture;
 
@@ -122,7 +127,7 @@ static zonal_status find_range(axis *a, const zonal__svg_chart *chart, int verti
 }
 
 /* Rounds the range outwards where the data decide it, so that no line runs along the frame. */
-static void make_axis(axis *a, int vertical, int fixed) {
+static void make_axis(axis *a, int vertical, int fixed, int parts) {
     double span = a->high - a->low, size = fmax(fabs(a->low), fabs(a->high));
     if (!(span > fmax(1e-12 * size, 1e-280))) {
         double half = a->log ? .5 : size > 1e-280 ? .1 * size : 1;
@@ -140,9 +145,9 @@ static void make_axis(axis *a, int vertical, int fixed) {
         a->high += .05 * span;
     }
     if (a->log)
-        tick_log(a, vertical ? 6 : 8);
+        tick_log(a, parts);
     else
-        tick_linear(a, vertical ? 6 : 8, a->low, a->high);
+        tick_linear(a, parts, a->low, a->high);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -237,39 +242,58 @@ static void lay_out(picture *p) {
     for (int s = 0; s < p->chart->series_count; s++) {
         const char *name = series_at(p, s)->name;
         int most = LONGEST_NAME;
-        if (!name) continue;
+        if (!name || p->chart->page) continue;
         if (count_characters(name) < most) most = count_characters(name);
         names = fmax(names, .56 * 12 * most);
     }
     for (int i = 0; i < p->y.count; i++)
         if (p->y.ticks[i].labelled)
             numbers = fmax(numbers, 6.7 * put_number(NULL, &p->y, p->y.ticks[i].value));
-    p->left = 22 + numbers + (p->chart->y_label ? 22 : 0);
-    p->right = names > 0 ? WIDTH - 54 - names : WIDTH - 28;
-    p->top = p->chart->subtitle ? 70 : p->chart->title ? 54 : 24;
-    p->bottom = HEIGHT - (p->chart->x_label ? 58 : 36);
+    p->left = (p->chart->page ? 12 : 22) + numbers + (p->chart->y_label ? 22 : 0);
+    p->right = names > 0 ? p->width - 54 - names : p->width - (p->chart->page ? 18 : 28);
+    p->top = p->chart->page ? 10 : p->chart->subtitle ? 70 : p->chart->title ? 54 : 24;
+    p->bottom = p->height - (p->chart->page ? 26 : 36) - (p->chart->x_label ? 22 : 0);
     p->x.pixel_low = p->left;
     p->x.pixel_high = p->right;
     p->y.pixel_low = p->bottom;
     p->y.pixel_high = p->top;
 }
 
+static void put_clip(const picture *p) {
+    zonal__file_print(p->file,
+                      "<clipPath id=\"area%d\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+                      "height=\"%.1f\"/></clipPath>\n",
+                      p->chart->page, p->left - 1, p->top - 1, p->right - p->left + 2,
+                      p->bottom - p->top + 2);
+}
+
+/* A script finds in the attributes how pixels become values: the area, and the axes' ends. */
+static void put_page_heading(const picture *p) {
+    zonal__file_print(p->file,
+                      "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                      "data-area=\"%.2f %.2f %.2f %.2f\" data-ends=\"%.9g %.9g %.9g %.9g\" "
+                      "data-log=\"%d %d\" aria-label=\"",
+                      p->width, p->height, p->left, p->right, p->bottom, p->top, p->x.low,
+                      p->x.high, p->y.low, p->y.high, p->x.log, p->y.log);
+    put_text(p->file, p->chart->title ? p->chart->title : "chart", 200);
+    zonal__file_print(p->file, "\">\n");
+    put_clip(p);
+}
+
 static void put_heading(const picture *p) {
     const char *title = p->chart->title, *subtitle = p->chart->subtitle;
+    int room = p->width - 48;
     zonal__file_print(p->file,
                       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                       "viewBox=\"0 0 %d %d\" role=\"img\" font-family=\"system-ui, -apple-system, "
                       "'Segoe UI', Helvetica, Arial, sans-serif\">\n<title>",
-                      WIDTH, HEIGHT, WIDTH, HEIGHT);
+                      p->width, p->height, p->width, p->height);
     put_text(p->file, title ? title : "chart", 200);
     zonal__file_print(p->file, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
-                      WIDTH, HEIGHT);
-    zonal__file_print(p->file,
-                      "<clipPath id=\"area\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
-                      "height=\"%.1f\"/></clipPath>\n",
-                      p->left - 1, p->top - 1, p->right - p->left + 2, p->bottom - p->top + 2);
+                      p->width, p->height);
+    put_clip(p);
     if (title) {
-        double size = fmin(17, 17 * (WIDTH - 48) / text_width(title, 17));
+        double size = fmin(17, 17 * room / text_width(title, 17));
         zonal__file_print(p->file,
                           "<text x=\"24\" y=\"32\" font-size=\"%.1f\" font-weight=\"600\" "
                           "fill=\"#1a1a1a\">",
@@ -278,7 +302,7 @@ static void put_heading(const picture *p) {
         zonal__file_print(p->file, "</text>\n");
     }
     if (subtitle) {
-        double size = fmin(12.5, 12.5 * (WIDTH - 48) / text_width(subtitle, 12.5));
+        double size = fmin(12.5, 12.5 * room / text_width(subtitle, 12.5));
         zonal__file_print(p->file, "<text x=\"24\" y=\"51\" font-size=\"%.1f\" fill=\"#595959\">",
                           fmax(size, 8));
         put_text(p->file, subtitle, 150);
@@ -286,31 +310,35 @@ static void put_heading(const picture *p) {
     }
 }
 
+enum line_class { GRID, ZERO, AXIS };
+
 static void put_line(const picture *p, double x1, double y1, double x2, double y2,
-                     const char *colour) {
-    zonal__file_print(p->file,
-                      "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"/>\n", x1,
-                      y1, x2, y2, colour);
+                     enum line_class class) {
+    static const char *const styles[] = {"class=\"grid\" stroke=\"#e6e6e6\"",
+                                         "class=\"zero\" stroke=\"#b3b3b3\"",
+                                         "class=\"axis\" stroke=\"#4d4d4d\""};
+    zonal__file_print(p->file, "<line %s x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\"/>\n",
+                      styles[class], x1, y1, x2, y2);
 }
 
 static void put_x_axis(const picture *p) {
     for (int i = 0; i < p->x.count; i++) {
         double at = pixel(&p->x, p->x.ticks[i].value);
-        put_line(p, at, p->bottom, at, p->bottom + (p->x.ticks[i].labelled ? 6 : 3), "#4d4d4d");
+        put_line(p, at, p->bottom, at, p->bottom + (p->x.ticks[i].labelled ? 6 : 3), AXIS);
         if (!p->x.ticks[i].labelled) continue;
         zonal__file_print(p->file,
-                          "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" font-size=\"12\" "
-                          "fill=\"#333333\">",
+                          "<text class=\"tick\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" "
+                          "font-size=\"12\" fill=\"#333333\">",
                           at, p->bottom + 20);
         put_number(p->file, &p->x, p->x.ticks[i].value);
         zonal__file_print(p->file, "</text>\n");
     }
-    put_line(p, p->left, p->bottom, p->right, p->bottom, "#4d4d4d");
+    put_line(p, p->left, p->bottom, p->right, p->bottom, AXIS);
     if (!p->chart->x_label) return;
     zonal__file_print(p->file,
-                      "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" font-size=\"13\" "
-                      "fill=\"#1a1a1a\">",
-                      (p->left + p->right) / 2, p->bottom + 43);
+                      "<text class=\"label\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" "
+                      "font-size=\"13\" fill=\"#1a1a1a\">",
+                      (p->left + p->right) / 2, p->bottom + (p->chart->page ? 40 : 43));
     put_text(p->file, p->chart->x_label, 90);
     zonal__file_print(p->file, "</text>\n");
 }
@@ -320,40 +348,44 @@ static void put_y_axis(const picture *p) {
         double at = pixel(&p->y, p->y.ticks[i].value);
         int zero = p->y.ticks[i].value == 0;
         if (!p->y.ticks[i].labelled) {
-            put_line(p, p->left - 3, at, p->left, at, "#4d4d4d");
+            put_line(p, p->left - 3, at, p->left, at, AXIS);
             continue;
         }
-        if (fabs(at - p->bottom) > .5)
-            put_line(p, p->left, at, p->right, at, zero ? "#b3b3b3" : "#e6e6e6");
-        put_line(p, p->left - 6, at, p->left, at, "#4d4d4d");
+        if (fabs(at - p->bottom) > .5) put_line(p, p->left, at, p->right, at, zero ? ZERO : GRID);
+        put_line(p, p->left - 6, at, p->left, at, AXIS);
         zonal__file_print(p->file,
-                          "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"end\" font-size=\"12\" "
-                          "fill=\"#333333\">",
+                          "<text class=\"tick\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"end\" "
+                          "font-size=\"12\" fill=\"#333333\">",
                           p->left - 10, at + 4);
         put_number(p->file, &p->y, p->y.ticks[i].value);
         zonal__file_print(p->file, "</text>\n");
     }
-    put_line(p, p->left, p->top, p->left, p->bottom, "#4d4d4d");
+    put_line(p, p->left, p->top, p->left, p->bottom, AXIS);
     if (!p->chart->y_label) return;
     zonal__file_print(p->file,
-                      "<text transform=\"translate(20 %.2f) rotate(-90)\" text-anchor=\"middle\" "
-                      "font-size=\"13\" fill=\"#1a1a1a\">",
+                      "<text class=\"label\" transform=\"translate(20 %.2f) rotate(-90)\" "
+                      "text-anchor=\"middle\" font-size=\"13\" fill=\"#1a1a1a\">",
                       (p->top + p->bottom) / 2);
     put_text(p->file, p->chart->y_label, 50);
     zonal__file_print(p->file, "</text>\n");
 }
 
-static const char *colour_of(const picture *p, int s) {
+static int colour_of(const picture *p, int s) {
     int chosen = series_at(p, s)->colour;
-    return colours[(chosen > 0 ? chosen - 1 : s) % COLOURS];
+    return (chosen > 0 ? chosen - 1 : s) % COLOURS;
 }
 
 /* Colour and pattern of a line; also of its sample beside the name. */
 static void put_style(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
-    int dashed = series->dashed || (series->colour <= 0 && s / COLOURS % 2);
-    zonal__file_print(p->file, " stroke=\"%s\" stroke-width=\"2\"%s", colour_of(p, s),
-                      dashed ? " stroke-dasharray=\"6 4\"" : "");
+    int dashed = series->dashed % PATTERNS;
+    if (dashed == 0 && series->colour <= 0) dashed = s / COLOURS % 2;
+    zonal__file_print(p->file, " stroke=\"%s\" stroke-width=\"2\"", colours[colour_of(p, s)]);
+    if (dashed) zonal__file_print(p->file, " stroke-dasharray=\"%s\"", patterns[dashed]);
+}
+
+const char *zonal__svg_pattern(int dashed) {
+    return patterns[dashed % PATTERNS];
 }
 
 static int drawable_point(const picture *p, int s, int64_t i) {
@@ -364,8 +396,10 @@ static int drawable_point(const picture *p, int s, int64_t i) {
 static void put_path(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     int inside = 0;
-    zonal__file_print(p->file, "<path clip-path=\"url(#area)\" fill=\"none\" "
-                               "stroke-linejoin=\"round\" stroke-linecap=\"round\"");
+    zonal__file_print(p->file,
+                      "<path clip-path=\"url(#area%d)\" fill=\"none\" "
+                      "stroke-linejoin=\"round\" stroke-linecap=\"round\"",
+                      p->chart->page);
     put_style(p, s);
     zonal__file_print(p->file, " d=\"");
     for (int64_t i = 0; i < series->count; i++) {
@@ -382,7 +416,7 @@ static void put_path(const picture *p, int s) {
 static void put_marks(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     zonal__file_print(p->file, "<g fill=\"#ffffff\" stroke=\"%s\" stroke-width=\"1.5\">\n",
-                      colour_of(p, s));
+                      colours[colour_of(p, s)]);
     for (int64_t i = 0; i < series->count; i++) {
         double x, y;
         if (!drawable_point(p, s, i)) continue;
@@ -440,16 +474,72 @@ static void put_labels(const picture *p) {
     }
 }
 
-zonal_status zonal__svg_write(const char *path, const zonal__svg_chart *chart) {
-    picture p = {.chart = chart};
+/* ---- a series in a page ---------------------------------------------------------------------- */
+
+static void put_values(const picture *p, int s, char axis_name, const double *values) {
+    int first = 1;
+    zonal__file_print(p->file, " data-%c=\"", axis_name);
+    for (int64_t i = 0; i < series_at(p, s)->count; i++) {
+        if (!drawable_point(p, s, i)) continue;
+        zonal__file_print(p->file, first ? "%.6g" : " %.6g", values[i]);
+        first = 0;
+    }
+    zonal__file_print(p->file, "\"");
+}
+
+/* What is shown where no script runs: the name, the last value and the range. */
+static void put_summary(const picture *p, int s) {
+    const zonal__svg_series *series = series_at(p, s);
+    double low = INFINITY, high = -INFINITY;
+    int64_t last = -1;
+    for (int64_t i = 0; i < series->count; i++) {
+        if (!drawable_point(p, s, i)) continue;
+        low = fmin(low, series->y[i]);
+        high = fmax(high, series->y[i]);
+        last = i;
+    }
+    zonal__file_print(p->file, "<title>");
+    if (series->name) put_text(p->file, series->name, 200);
+    if (last >= 0)
+        zonal__file_print(p->file, ": last %.5g at %.6g, lowest %.5g, highest %.5g",
+                          series->y[last], series->x[last], low, high);
+    zonal__file_print(p->file, "</title>");
+}
+
+static void put_page_series(const picture *p, int s) {
+    const zonal__svg_series *series = series_at(p, s);
+    zonal__file_print(p->file, "<g class=\"line c%d\" data-name=\"", colour_of(p, s) + 1);
+    if (series->name) put_text(p->file, series->name, 200);
+    zonal__file_print(p->file, "\"");
+    put_values(p, s, 'x', series->x);
+    put_values(p, s, 'y', series->y);
+    zonal__file_print(p->file, ">");
+    put_summary(p, s);
+    put_path(p, s);
+    if (series->marks) put_marks(p, s);
+    zonal__file_print(p->file, "</g>\n");
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static zonal_status prepare(picture *p) {
+    const zonal__svg_chart *chart = p->chart;
     if (chart->series_count < 1 || chart->series_count > MOST_SERIES)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a chart has 1 to %d series, got %d", MOST_SERIES,
                           chart->series_count);
-    ZONAL_TRY(find_range(&p.x, chart, 0, chart->x_low, chart->x_high));
-    ZONAL_TRY(find_range(&p.y, chart, 1, chart->y_low, chart->y_high));
-    make_axis(&p.x, 0, chart->x_low < chart->x_high);
-    make_axis(&p.y, 1, chart->y_low < chart->y_high);
-    lay_out(&p);
+    p->width = chart->width > 0 ? chart->width : WIDTH;
+    p->height = chart->height > 0 ? chart->height : HEIGHT;
+    ZONAL_TRY(find_range(&p->x, chart, 0, chart->x_low, chart->x_high));
+    ZONAL_TRY(find_range(&p->y, chart, 1, chart->y_low, chart->y_high));
+    make_axis(&p->x, 0, chart->x_low < chart->x_high, chart->page ? 5 : 8);
+    make_axis(&p->y, 1, chart->y_low < chart->y_high, 6);
+    lay_out(p);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__svg_write(const char *path, const zonal__svg_chart *chart) {
+    picture p = {.chart = chart};
+    ZONAL_TRY(prepare(&p));
     ZONAL_TRY(zonal__file_create(path, &p.file));
     put_heading(&p);
     put_y_axis(&p);
@@ -461,4 +551,14 @@ zonal_status zonal__svg_write(const char *path, const zonal__svg_chart *chart) {
     put_labels(&p);
     zonal__file_print(p.file, "</svg>\n");
     return zonal__file_commit(p.file);
+}
+
+zonal_status zonal__svg_put(zonal__file *file, const zonal__svg_chart *chart) {
+    picture p = {.chart = chart, .file = file};
+    ZONAL_TRY(prepare(&p));
+    put_page_heading(&p);
+    put_y_axis(&p);
+    put_x_axis(&p);
+    for (int s = 0; s < chart->series_count; s++) put_page_series(&p, s);
+    return zonal__file_print(file, "</svg>\n");
 }

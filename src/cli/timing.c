@@ -1,7 +1,10 @@
 #include "cli/timing.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "backend/device.h"
 
 enum { MOST_RUNS = 1000 };
 
@@ -32,6 +35,42 @@ zonal_status zonal__time_host(zonal_status (*work)(void *context, int run), void
     timing->ms = 1e3 * (runs % 2 ? times[runs / 2] : (times[runs / 2 - 1] + times[runs / 2]) / 2);
     timing->least_ms = 1e3 * times[0];
     timing->runs = runs;
+    return ZONAL_OK;
+}
+
+/* ---- work that may run on a device ------------------------------------------------------------
+ */
+
+enum { REPEATS = 10, DEVICE_RUNS = 10, HOST_RUNS = 5 };
+
+typedef struct repeated {
+    zonal_status (*enqueue)(void *context, void *stream);
+    void *context;
+} repeated;
+
+static zonal_status enqueue_repeated(void *context, void *stream) {
+    const repeated *r = context;
+    for (int i = 0; i < REPEATS; i++) ZONAL_TRY(r->enqueue(r->context, stream));
+    return ZONAL_OK;
+}
+
+zonal_status zonal__time_work(zonal_device device,
+                              zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              double *ms) {
+    double best = INFINITY, microseconds;
+    if (device == ZONAL_DEVICE_CUDA) {
+        repeated work = {enqueue, context};
+        ZONAL_TRY(zonal__device_time(enqueue_repeated, &work, 1, 2, DEVICE_RUNS, &microseconds));
+        *ms = microseconds / REPEATS / 1e3;
+        return ZONAL_OK;
+    }
+    for (int run = 0; run <= HOST_RUNS; run++) {
+        double begin = zonal__now();
+        ZONAL_TRY(enqueue(context, NULL));
+        double seconds = zonal__now() - begin;
+        if (run > 0 && seconds < best) best = seconds; /* the first warms up */
+    }
+    *ms = 1e3 * best;
     return ZONAL_OK;
 }
 

@@ -1,8 +1,9 @@
-/* How long a piece of work takes on the host, warm. */
+/* How long a piece of work takes, warm. */
 #ifndef ZONAL_CLI_TIMING_H
 #define ZONAL_CLI_TIMING_H
 
 #include "core/error.h"
+#include "zonal/loss.h"
 
 typedef struct zonal__timing {
     double ms, least_ms; /* median and least of the runs */
@@ -16,6 +17,13 @@ double zonal__now(void);
  * a second of them, after one that is not counted, which finds caches and pages cold. */
 zonal_status zonal__time_host(zonal_status (*work)(void *context, int run), void *context,
                               zonal__timing *timing);
+
+/* Milliseconds of short work, wherever it runs: on CUDA of what "enqueue" puts on the stream, ten
+ * times over in one graph, so that the launch does not count: the median of the replays; on the
+ * host, with stream NULL, the least of five calls. */
+zonal_status zonal__time_work(zonal_device device,
+                              zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              double *ms);
 
 /* How many replays of something that takes this long make about half a second. */
 int zonal__replays(double microseconds);

@@ -1,0 +1,296 @@
+/*
+ * zonal eval: how good the features of a network are.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/eval_protocols.h"
+#include "cli/method_options.h"
+#include "core/file.h"
+
+enum { PROTOCOL_ALL, PROTOCOL_KNN, PROTOCOL_LINEAR, PROTOCOL_RETRIEVAL, PROTOCOL_METERS };
+enum { FEATURES_BOTH, FEATURES_BACKBONE, FEATURES_PROJECTOR };
+enum { TEST_ON_TEST, TEST_ON_VAL };
+
+static const char *const protocols[] = {"all", "knn", "linear", "retrieval", "meters", NULL};
+static const char *const features[] = {"both", "backbone", "projector", NULL};
+static const char *const parts[] = {"test", "val", NULL};
+
+typedef struct settings {
+    zonal__subject_settings subject;
+    const char *weights, *k, *temperature, *l2;
+    int protocol, features, test, standardise, all_candidates, detail, json, quiet;
+    int64_t sgd, views, retrieval_batch, seed, seeds;
+    double rate;
+} settings;
+
+#define AT(field) .target = offsetof(settings, field)
+static const zonal__option table[] = {
+    {.name = "protocol",
+     .type = ZONAL__OPTION_WORD,
+     AT(protocol),
+     .words = protocols,
+     .initial = "all",
+     .help = "what to measure; all: what the pictures allow"},
+    {.name = "features",
+     .type = ZONAL__OPTION_WORD,
+     AT(features),
+     .words = features,
+     .initial = "both",
+     .help = "of the backbone, or the projector's output"},
+    {.name = "weights",
+     .type = ZONAL__OPTION_STRING,
+     AT(weights),
+     .metavar = "FILE",
+     .help = "evaluate a safetensors file instead of a run; its names must be torchvision's"},
+    {.name = "test",
+     .type = ZONAL__OPTION_WORD,
+     AT(test),
+     .words = parts,
+     .initial = "test",
+     .help = "the part to evaluate on"},
+    {.name = "k",
+     .type = ZONAL__OPTION_STRING,
+     AT(k),
+     .initial = "20",
+     .metavar = "K,...",
+     .help = "knn: how many neighbours vote; several: a row each"},
+    {.name = "temperature",
+     .type = ZONAL__OPTION_STRING,
+     AT(temperature),
+     .initial = "0.07",
+     .metavar = "T,...",
+     .help = "knn: votes weigh exp(cosine/T)"},
+    {.name = "l2",
+     .type = ZONAL__OPTION_STRING,
+     AT(l2),
+     .metavar = "L,...",
+     .help = "linear: weights of the penalty, of which a held-out tenth chooses; 1e-6, 1e-5 ... "
+             "0.1 unless given"},
+    {.name = "standardise",
+     .type = ZONAL__OPTION_FLAG,
+     AT(standardise),
+     .initial = "yes",
+     .help = "linear: bring every feature to mean 0 and variance 1 first, or --no-standardise"},
+    {.name = "sgd",
+     .type = ZONAL__OPTION_INT,
+     AT(sgd),
+     .initial = "0",
+     .least = 0,
+     .most = 10000,
+     .metavar = "EPOCHS",
+     .help = "linear: learn by SGD from augmented pictures instead, for so many epochs"},
+    {.name = "rate",
+     .type = ZONAL__OPTION_DOUBLE,
+     AT(rate),
+     .initial = "0.1",
+     .least = 0,
+     .most = INFINITY,
+     .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
+     .help = "linear: the learning rate of SGD"},
+    {.name = "views",
+     .type = ZONAL__OPTION_INT,
+     AT(views),
+     .initial = "2",
+     .least = 2,
+     .most = ZONAL__SUBJECT_VIEWS,
+     .help = "retrieval, meters: of each picture, drawn as in training"},
+    {.name = "batch",
+     .type = ZONAL__OPTION_INT,
+     AT(retrieval_batch),
+     .initial = "100",
+     .least = 2,
+     .most = 1e9,
+     .help = "retrieval: pictures among which a view looks for its likes; all, if they are fewer"},
+    {.name = "global",
+     .type = ZONAL__OPTION_FLAG,
+     AT(all_candidates),
+     .help = "retrieval: it looks among all pictures"},
+    {.name = "seed",
+     .type = ZONAL__OPTION_INT,
+     AT(seed),
+     .initial = "0",
+     .least = 0,
+     .most = INFINITY,
+     .help = "of views and of what is held out"},
+    {.name = "seeds",
+     .type = ZONAL__OPTION_INT,
+     AT(seeds),
+     .initial = "1",
+     .least = 1,
+     .most = 1000,
+     .help = "repeat with so many seeds, from --seed on"},
+    {.name = "detail",
+     .type = ZONAL__OPTION_FLAG,
+     AT(detail),
+     .help = "accuracy by class and the confusion matrix too"},
+    ZONAL__SUBJECT_OPTIONS(settings, subject),
+    {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
+    {0}};
+
+static const zonal__cli_usage usage = {
+    .synopsis =
+        "zonal eval RUN... [options]\n       zonal eval --weights FILE --data PATH [options]",
+    .description =
+        "Measures how good the features of a network are:\n\n"
+        "  knn        weighted votes of the nearest pictures of the training part\n"
+        "  linear     logistic regression on frozen features, to its optimum\n"
+        "  retrieval  does a view find the other views of its picture? R@1, 3, 5 and mAP\n"
+        "  meters     alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
+        "             p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
+        "knn and linear need labels. Several runs, or --seeds, give a row each; those\n"
+        "trained with one method also their mean and sample standard deviation. What is\n"
+        "found is kept in RUN/eval.\n",
+    .argument = "RUN",
+    .least = 0,
+    .most = 64};
+
+/* ---- the settings ---------------------------------------------------------------------------- */
+
+static zonal_status read_lists(const settings *s, zonal__protocol_options *o) {
+    int64_t k[ZONAL__PROTOCOL_LIST];
+    ZONAL_TRY(zonal__list_int64(s->k, "--k", 1, 256, ZONAL__PROTOCOL_LIST, k, &o->ks));
+    for (int i = 0; i < o->ks; i++) o->k[i] = (int)k[i];
+    ZONAL_TRY(zonal__list_double(s->temperature, "--temperature", ZONAL__PROTOCOL_LIST,
+                                 o->temperature, &o->temperatures));
+    for (int i = 0; i < o->temperatures; i++)
+        if (!(o->temperature[i] > 0))
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "--temperature must be above 0, got %g",
+                              o->temperature[i]);
+    if (s->l2)
+        ZONAL_TRY(zonal__list_double(s->l2, "--l2", ZONAL__PROTOCOL_LIST, o->l2, &o->l2_count));
+    return ZONAL_OK;
+}
+
+static zonal_status read_settings(const settings *s, zonal__protocol_options *o) {
+    const int all = s->protocol == PROTOCOL_ALL;
+    *o = (zonal__protocol_options){.knn = all || s->protocol == PROTOCOL_KNN,
+                                   .linear = all || s->protocol == PROTOCOL_LINEAR,
+                                   .retrieval = all || s->protocol == PROTOCOL_RETRIEVAL,
+                                   .meters = all || s->protocol == PROTOCOL_METERS,
+                                   .backbone = s->features != FEATURES_PROJECTOR,
+                                   .projector = s->features != FEATURES_BACKBONE,
+                                   .standardise = s->standardise,
+                                   .sgd = s->sgd,
+                                   .rate = s->rate,
+                                   .test = s->test == TEST_ON_VAL ? ZONAL__SPLIT_VAL
+                                                                  : ZONAL__SPLIT_TEST,
+                                   .views = (int)s->views,
+                                   .retrieval_batch = s->all_candidates ? 0 : s->retrieval_batch,
+                                   .seed = s->seed,
+                                   .seeds = s->seeds,
+                                   .quiet = s->quiet};
+    return read_lists(s, o);
+}
+
+/* What this subject allows of what was asked for. */
+static zonal_status adapt(const settings *s, const zonal__subject *subject,
+                          zonal__protocol_options *o) {
+    if (subject->model->spec.projector_layers == 0) {
+        if (s->features == FEATURES_PROJECTOR)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no projector; use --features backbone",
+                              subject->weights);
+        o->projector = 0;
+    }
+    if (s->protocol == PROTOCOL_ALL && subject->training.source->classes < 2) {
+        zonal__log("%s has no classes: knn and linear are left out",
+                   subject->training.source->path);
+        o->knn = o->linear = 0;
+    }
+    return ZONAL_OK;
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static zonal_status keep_protocol(const zonal__subject *subject, const char *protocol,
+                                  const zonal__eval_results *results) {
+    char path[ZONAL__TRAINING_PATH + 32];
+    zonal__json json;
+    const char *text;
+    zonal__file *file;
+    zonal_status status;
+    snprintf(path, sizeof path, "%s/eval/%s.json", subject->name, protocol);
+    zonal__json_init(&json, NULL);
+    zonal__json_begin_object(&json);
+    zonal__json_key_text(&json, "weights", subject->weights);
+    zonal__json_key_text(&json, "data", subject->training.source->path);
+    if (strcmp(protocol, "meters") == 0) zonal__eval_results_energy(&json, results, subject->name);
+    zonal__eval_results_json(&json, results, protocol, subject->name, 1);
+    zonal__json_end_object(&json);
+    status = zonal__json_finish(&json, &text);
+    if (status == ZONAL_OK) status = zonal__file_create(path, &file);
+    if (status == ZONAL_OK) {
+        zonal__file_write(file, text, strlen(text));
+        status = zonal__file_commit(file);
+    }
+    zonal__json_fini(&json);
+    return status;
+}
+
+/* RUN/eval/PROTOCOL.json for each protocol that was run. */
+static zonal_status keep(const zonal__subject *subject, const zonal__protocol_options *o,
+                         const zonal__eval_results *results) {
+    char folder[ZONAL__TRAINING_PATH + 32];
+    if (!subject->is_run) return ZONAL_OK;
+    snprintf(folder, sizeof folder, "%s/eval", subject->name);
+    ZONAL_TRY(zonal__cli_make_folder(folder));
+    if (o->knn) ZONAL_TRY(keep_protocol(subject, "knn", results));
+    if (o->linear) ZONAL_TRY(keep_protocol(subject, "linear", results));
+    if (o->retrieval) ZONAL_TRY(keep_protocol(subject, "retrieval", results));
+    if (o->meters) ZONAL_TRY(keep_protocol(subject, "meters", results));
+    return ZONAL_OK;
+}
+
+/* ---- one after the other --------------------------------------------------------------------- */
+
+static zonal_status evaluate(const settings *s, const char *name, zonal__protocol_options o,
+                             zonal__eval_results *results) {
+    zonal__subject subject;
+    zonal_status status;
+    ZONAL_TRY(zonal__subject_open(name, &s->subject, &subject));
+    status = adapt(s, &subject, &o);
+    if (status == ZONAL_OK) status = zonal__protocols_run(&subject, &o, results);
+    if (status == ZONAL_OK) status = keep(&subject, &o, results);
+    zonal__subject_close(&subject);
+    return status;
+}
+
+static zonal_status print_json(const zonal__eval_results *results, int detail) {
+    zonal__json json;
+    zonal_status status;
+    zonal__json_init(&json, stdout);
+    zonal__json_begin_object(&json);
+    zonal__eval_results_json(&json, results, NULL, NULL, detail);
+    zonal__json_end_object(&json);
+    status = zonal__json_finish(&json, NULL);
+    zonal__json_fini(&json);
+    return status;
+}
+
+static zonal_status run(const settings *s, int count, char **names) {
+    zonal__protocol_options o;
+    zonal__eval_results results = {0};
+    zonal_status status;
+    ZONAL_TRY(read_settings(s, &o));
+    status = s->weights ? evaluate(s, s->weights, o, &results) : ZONAL_OK;
+    for (int i = 0; i < count && status == ZONAL_OK; i++)
+        status = evaluate(s, names[i], o, &results);
+    if (status == ZONAL_OK && s->json) status = print_json(&results, s->detail);
+    if (status == ZONAL_OK && !s->json) zonal__eval_results_print(&results, s->detail);
+    zonal__eval_results_fini(&results);
+    return status;
+}
+
+int zonal__cli_eval(int argc, char **argv) {
+    settings s;
+    zonal__options options;
+    int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
+    if (status != ZONAL__EXIT_CONTINUE) return status;
+    if (!s.weights && options.argument_count == 0)
+        return zonal__cli_misused("nothing to evaluate: give a run folder, or --weights FILE");
+    zonal__cli_show_log(s.quiet);
+    if (run(&s, options.argument_count, options.arguments) != ZONAL_OK) return zonal__cli_failed();
+    return ZONAL__EXIT_OK;
+}

@@ -1,0 +1,138 @@
+/*
+ * What zonal eval and zonal embed work on: a network, by the name of its run folder or of a file
+ * of weights, and pictures.
+ *
+ * A run brings its configuration (RUN/config.toml): where its pictures are, how they are divided,
+ * the size and the law of its views. A file of weights has none, so --data must be given; the rest
+ * is settled as zonal train settles it. Options given on the command line override both.
+ */
+#ifndef ZONAL_CLI_EVAL_SUBJECT_H
+#define ZONAL_CLI_EVAL_SUBJECT_H
+
+#include <stddef.h>
+
+#include "cli/training.h"
+#include "eval/features.h"
+
+/* The options of zonal train that may be overridden. */
+enum { ZONAL__SUBJECT_OVERRIDES = 11, ZONAL__SUBJECT_VIEWS = 32 };
+extern const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES];
+
+typedef struct zonal__subject_settings {
+    const char *checkpoint; /* "last", "best" or a file */
+    const char *overrides[ZONAL__SUBJECT_OVERRIDES];
+    int device, precision; /* of the words below */
+    int64_t threads, batch, limit;
+} zonal__subject_settings;
+
+extern const char *const zonal__subject_devices[];    /* auto, cpu, cuda */
+extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
+
+#define ZONAL__SUBJECT_OVERRIDE(settings_type, member, number, name_, meta, text)                  \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_STRING,                                               \
+        .target = offsetof(settings_type, member.overrides[number]), .metavar = meta, .help = text \
+    }
+
+#define ZONAL__SUBJECT_OPTIONS(settings_type, member)                                              \
+    ZONAL__CHECKPOINT_OPTION(settings_type, member.checkpoint),                                    \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 0, "data", "PATH",                          \
+                                "pictures: a folder, a file or textures:FAMILY; the run's own "    \
+                                "unless given"),                                                   \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 1, "side", "PIXELS",                        \
+                                "of what the network sees; the run's unless given"),               \
+        ZONAL__SUBJECT_OVERRIDE(                                                                   \
+            settings_type, member, 2, "mean", "X[,Y,Z]",                                           \
+            "taken off the views, of [0, 1]; the run's, or as in zonal train"),                    \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 3, "deviation", "X[,Y,Z]",                  \
+                                "what they are then divided by; likewise"),                        \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 4, "law", "WORD",                           \
+                                "of random views: byol or texture; likewise"),                     \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 5, "class-list", "FILE",                    \
+                                "folders: only these classes, one name per line"),                 \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 6, "val-share", "SHARE",                    \
+                                "for validation, where the pictures are not divided"),             \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 7, "test-share", "SHARE",                   \
+                                "the same for the test"),                                          \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 8, "data-seed", "N",                        \
+                                "of that division, and of textures"),                              \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 9, "texture-count", "N",                    \
+                                "textures: how many"),                                             \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 10, "texture-size", "PIXELS",               \
+                                "textures: their width and height"),                               \
+        {.name = "limit",                                                                          \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.limit),                                          \
+         .initial = "0",                                                                           \
+         .least = 0,                                                                               \
+         .most = 1e12,                                                                             \
+         .help = "take this many pictures of each part, evenly spread; 0: all"},                   \
+        {.name = "chunk",                                                                          \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.batch),                                          \
+         .initial = "0",                                                                           \
+         .least = 0,                                                                               \
+         .most = 1e6,                                                                              \
+         .help = "pictures that go through the network at once; 0: 128"},                          \
+        {.name = "device",                                                                         \
+         .type = ZONAL__OPTION_WORD,                                                               \
+         .target = offsetof(settings_type, member.device),                                         \
+         .words = zonal__subject_devices,                                                          \
+         .initial = "auto",                                                                        \
+         .help = "auto: CUDA where there is a device"},                                            \
+        {.name = "precision",                                                                      \
+         .type = ZONAL__OPTION_WORD,                                                               \
+         .target = offsetof(settings_type, member.precision),                                      \
+         .words = zonal__subject_precisions,                                                       \
+         .initial = "fp32",                                                                        \
+         .help = "of the network"},                                                                \
+    {                                                                                              \
+        .name = "threads", .type = ZONAL__OPTION_INT,                                              \
+        .target = offsetof(settings_type, member.threads), .initial = "0", .least = 0,             \
+        .most = 4096, .help = "threads to use; 0: all there are"                                   \
+    }
+
+#define ZONAL__CHECKPOINT_OPTION(settings_type, member)                                            \
+    {                                                                                              \
+        .name = "checkpoint", .type = ZONAL__OPTION_STRING,                                        \
+        .target = offsetof(settings_type, member), .initial = "last", .metavar = "last|best|FILE", \
+        .help = "of a run: which of its weights"                                                   \
+    }
+
+typedef struct zonal__subject {
+    const char *name; /* as it was given */
+    int is_run;
+    char weights[ZONAL__TRAINING_PATH]; /* the file */
+    zonal__training training;
+    zonal__model *model;
+    zonal_device device;
+    int64_t batch, limit;
+    int threads;
+    zonal__view_law still; /* for one view of each picture, the same every time */
+    zonal__view_law laws[ZONAL__SUBJECT_VIEWS]; /* of random views */
+} zonal__subject;
+
+/* The file of weights that a name stands for: the name itself, or a run's checkpoint. */
+zonal_status zonal__subject_weights(const char *name, const char *checkpoint, int *is_run,
+                                    char out[ZONAL__TRAINING_PATH]);
+
+/* Reads the weights onto the device and settles everything. On failure nothing is left to close. */
+zonal_status zonal__subject_open(const char *name, const zonal__subject_settings *settings,
+                                 zonal__subject *subject);
+void zonal__subject_close(zonal__subject *subject);
+
+/* A part of the pictures. */
+zonal_status zonal__subject_source(const zonal__subject *subject, zonal__split split,
+                                   zonal__source **source);
+
+/* What zonal__features_stream takes: one still view of each picture, or "views" (at least 1, at
+ * most ZONAL__SUBJECT_VIEWS) random ones as in training, drawn by the seed. */
+zonal__features_options zonal__subject_still(const zonal__subject *subject, zonal__source *source);
+zonal__features_options zonal__subject_random(zonal__subject *subject, zonal__source *source,
+                                              int views, uint64_t seed);
+/* For a classifier that is trained on augmented pictures: one view of each, cropped and mirrored at
+ * random (textures: as in training), shuffled, for so many epochs. */
+zonal__features_options zonal__subject_augmented(zonal__subject *subject, zonal__source *source,
+                                                 int64_t epochs, uint64_t seed);
+
+#endif

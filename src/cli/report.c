@@ -1,0 +1,76 @@
+/*
+ * zonal report: runs side by side on one page that needs nothing but itself.
+ */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/report.h"
+#include "core/memory.h"
+
+typedef struct settings {
+    const char *out;
+    int pictures, quiet;
+} settings;
+
+#define AT(field) .target = offsetof(settings, field)
+static const zonal__option table[] = {
+    {.name = "out",
+     .type = ZONAL__OPTION_STRING,
+     AT(out),
+     .initial = "report.html",
+     .metavar = "FILE",
+     .help = "the page to write"},
+    {.name = "pictures",
+     .type = ZONAL__OPTION_FLAG,
+     AT(pictures),
+     .initial = "yes",
+     .help = "show sample views, and what the trained networks retrieve"},
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar, and no word about the page"},
+    {0}};
+
+static const zonal__cli_usage usage = {
+    .synopsis = "zonal report RUN... [--out FILE]",
+    .description = "Compares the runs of zonal train, given by their folders, on one HTML page: a\n"
+                   "table with the best in bold, the curves of the training, the kernels, the\n"
+                   "energy by degree, sample views, retrieval examples, and the settings in which\n"
+                   "the runs differ. The page is a single file and loads nothing from elsewhere.\n"
+                   "\n"
+                   "examples:\n"
+                   "  zonal report runs/textures-1 runs/textures-2 --out textures.html\n"
+                   "  zonal report runs/* --no-pictures\n",
+    .argument = "RUN",
+    .least = 1,
+    .most = ZONAL__REPORT_RUNS};
+
+static void say_notes(const zonal__report *report) {
+    for (int i = 0; i < report->count; i++)
+        for (int n = 0; n < report->runs[i].notes_count; n++)
+            zonal__cli_say("%s: %s", report->runs[i].folder, report->runs[i].notes[n]);
+}
+
+static zonal_status run(const settings *s, int count, char *const *folders) {
+    zonal__report *report; /* too large for the stack */
+    zonal_status status;
+    ZONAL_TRY(ZONAL_NEW(&report, 1, "the report"));
+    status = zonal__report_read(report, count, folders);
+    if (status == ZONAL_OK) say_notes(report);
+    if (status == ZONAL_OK && s->pictures) status = zonal__report_make_examples(report, s->quiet);
+    if (!s->pictures) zonal__report_omit_examples(report, "--no-pictures was given");
+    if (status == ZONAL_OK) status = zonal__report_write(report, s->out);
+    zonal__report_fini(report);
+    zonal__free(report);
+    return status;
+}
+
+int zonal__cli_report(int argc, char **argv) {
+    settings s;
+    zonal__options options;
+    int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
+    if (status != ZONAL__EXIT_CONTINUE) return status;
+    if (run(&s, options.argument_count, options.arguments) != ZONAL_OK) return zonal__cli_failed();
+    if (!s.quiet) printf("%s\n", s.out);
+    return ZONAL__EXIT_OK;
+}

@@ -1,0 +1,81 @@
+/*
+ * The options of a training run: one table for flags, configuration files, help and --dump-config.
+ *
+ *     zonal__train_settings settings;
+ *     zonal__options options;
+ *     zonal__cli_parse_file(&usage, zonal__train_table, &settings, argc, argv, file, &options,
+ *                           &config);
+ *
+ * What is made of them is cli/training.h.
+ */
+#ifndef ZONAL_CLI_TRAIN_OPTIONS_H
+#define ZONAL_CLI_TRAIN_OPTIONS_H
+
+#include "cli/method_options.h"
+#include "cli/source_options.h"
+#include "data/view_law.h"
+
+/* Numbers that a word stands for, in the order of the words. */
+enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
+enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
+enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
+enum { ZONAL__PLACE_AUTO, ZONAL__PLACE_CPU, ZONAL__PLACE_CUDA };
+enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
+enum { ZONAL__ON_COLLAPSE_WARN, ZONAL__ON_COLLAPSE_STOP };
+
+/* One number for all channels, or one for each. */
+typedef struct zonal__per_channel {
+    double value[3];
+    int count; /* 1 or 3; 0: not given */
+} zonal__per_channel;
+
+typedef struct zonal__train_settings {
+    /* pictures */
+    const char *data;
+    int split;
+    zonal__source_settings source;
+    zonal__per_channel mean, deviation;
+    /* views; "view" holds only what was given */
+    int64_t views, side, local_views, local_side;
+    int law;
+    zonal__view_law view;
+    zonal__range local_area;
+    /* network */
+    int network, stem;
+    double width;
+    const char *projector;
+    int activation, projector_norm, projector_bias, zero_last_scale;
+    /* loss */
+    const char *method;
+    zonal__kernel_settings kernel;
+    zonal__method_settings loss;
+    double lambda, margin;
+    const char *gain;
+    /* optimiser */
+    int optimiser, decay_all, schedule, nesterov;
+    double lr, final_lr, warmup, weight_decay, clip, momentum, beta1, beta2, epsilon, trust;
+    /* run */
+    int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
+    int precision, device, residence, graph;
+    /* watching */
+    int64_t log_every, checkpoint_every, keep;
+    int on_collapse;
+    double collapse_cosine, collapse_rank;
+    int eval;
+    int64_t eval_every, eval_count, eval_memory, eval_k;
+    double eval_temperature;
+    /* the command line's own */
+    const char *out, *resume, *config;
+    int quiet, dump_config;
+} zonal__train_settings;
+
+extern const zonal__option zonal__train_table[];
+
+/* The options that a resumed run may be given: they do not change what it computes. */
+int zonal__train_option_is_free(const char *name);
+
+/* Copies the given --view-... options over those of a law; "local": of a local view. */
+void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
+                              int local, zonal__view_law *law);
+
+#endif

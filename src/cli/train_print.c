@@ -1,0 +1,210 @@
+#include "cli/train_print.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/device.h"
+#include "cli/cli.h"
+
+enum { LINE = 1024 };
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void put_in_log(zonal__train_print *print, const char *line) {
+    if (!print->log) return;
+    fprintf(print->log, "%s\n", line);
+    fflush(print->log); /* a run may be killed at any instant */
+}
+
+void zonal__train_say(zonal__train_print *print, const char *format, ...) {
+    char line[LINE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    zonal__cli_make_plain(line);
+    put_in_log(print, line);
+    if (print->quiet) return;
+    zonal__progress_end(&print->bar);
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
+void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
+    char line[LINE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    zonal__cli_make_plain(line);
+    put_in_log(print, line);
+    zonal__progress_end(&print->bar);
+    zonal__cli_say("%s", line);
+}
+
+void zonal__train_print_failure(zonal__train_print *print) {
+    zonal__progress_end(&print->bar);
+    put_in_log(print, zonal_last_error()->message);
+}
+
+static void take_log_line(void *context, const char *line) {
+    zonal__train_warn(context, "%s", line);
+}
+
+void zonal__train_print_begin(zonal__train_print *print, int quiet) {
+    *print = (zonal__train_print){.quiet = quiet};
+    zonal_set_log(take_log_line, print);
+}
+
+void zonal__train_print_open_log(zonal__train_print *print, const zonal__run_folder *folder) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    if (zonal__run_folder_file(folder, "log.txt", path) == ZONAL_OK) print->log = fopen(path, "a");
+    if (!print->log) zonal__train_warn(print, "cannot write %s/log.txt", folder->path);
+}
+
+void zonal__train_print_end(zonal__train_print *print) {
+    zonal__progress_end(&print->bar);
+    zonal_set_log(NULL, NULL);
+    if (print->log) fclose(print->log);
+    print->log = NULL;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static const char *word(const zonal__training *t, const char *name, int choice) {
+    for (const zonal__option *option = t->options.table; option->name; option++)
+        if (strcmp(option->name, name) == 0) return option->words[choice];
+    return "";
+}
+
+static int64_t count_parameters(const zonal__graph *graph) {
+    int64_t count = 0;
+    for (int i = 0; i < graph->entry_count; i++)
+        if (zonal__entry_is_trained(&graph->entries[i])) count += graph->entries[i].count;
+    return count;
+}
+
+static void say_network(zonal__train_print *print, const zonal__training *t,
+                        zonal__trainer *trainer) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__train_say(print, "network   %s, width %g, %s stem, %" PRId64 " parameters, %s",
+                     word(t, "network", s->network), s->width, word(t, "stem", s->stem),
+                     count_parameters(&zonal__trainer_model(trainer)->graph),
+                     word(t, "precision", s->precision));
+    zonal__train_say(print, "projector %s, %s%s", s->projector,
+                     word(t, "activation", s->activation), s->projector_norm ? ", norms" : "");
+}
+
+static void say_data(zonal__train_print *print, const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    char local[64] = "";
+    if (s->local_views > 0)
+        snprintf(local, sizeof local, " and %" PRId64 " of %" PRId64, s->local_views,
+                 s->local_side);
+    zonal__train_say(print, "data      %s: %" PRId64 " pictures (%s)", s->data, t->source->count,
+                     zonal__split_words[s->split]);
+    zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
+                     s->views, s->side, local, t->trainer.network.channels,
+                     t->trainer.network.channels > 1 ? "s" : "", word(t, "law", s->law));
+}
+
+static void say_run(zonal__train_print *print, const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    char device[128] = "the processor";
+    if (t->trainer.device == ZONAL_DEVICE_CUDA && zonal__device_name(device) != ZONAL_OK)
+        snprintf(device, sizeof device, "CUDA");
+    zonal__train_say(print,
+                     "steps     %" PRId64 " of %" PRId64 " pictures, %.3g epochs; %s, rate %g; on "
+                     "%s",
+                     t->trainer.schedule.total, s->batch,
+                     (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
+                     word(t, "optimiser", s->optimiser), s->lr, device);
+}
+
+static void say_loss(zonal__train_print *print, const zonal__training *t) {
+    double margin = t->gain / t->threshold;
+    char kernel[96];
+    zonal__kernel_describe(
+        &t->trainer.objective.loss.kernel,
+        t->trainer.network.projector_width[t->trainer.network.projector_layers - 1], kernel,
+        sizeof kernel);
+    zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
+                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, t->gain);
+    if (!(t->threshold > 0)) {
+        zonal__train_say(print, "          its collapse threshold f* is not known");
+        return;
+    }
+    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g", t->threshold,
+                     margin);
+    if (margin < 1)
+        zonal__train_warn(print,
+                          "the gain %.4g is below the collapse threshold %.4g: with strong "
+                          "augmentation training will collapse; raise --gain above it or give "
+                          "--margin 1.15 or more",
+                          t->gain, t->threshold);
+}
+
+void zonal__train_print_summary(zonal__train_print *print, const zonal__training *t,
+                                zonal__trainer *trainer, const char *run) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__train_say(print, "run       %s", run);
+    say_network(print, t, trainer);
+    say_data(print, t);
+    say_run(print, t);
+    say_loss(print, t);
+    if (t->queries)
+        zonal__train_say(print, "eval      %s on %" PRId64 " pictures, every %" PRId64 " steps",
+                         word(t, "eval", s->eval), t->queries->count, s->eval_every);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds) {
+    snprintf(print->label, sizeof print->label, "training");
+    zonal__progress_begin(&print->bar, print->label, total, print->quiet);
+    print->bar.began -= seconds;
+    if (!print->bar.terminal) print->bar.silent = 1; /* the table says it */
+}
+
+/* On a terminal with a bar the table would only push it along. */
+static void put_in_table(zonal__train_print *print, const char *line) {
+    if (!print->bar.silent && isatty(STDOUT_FILENO))
+        put_in_log(print, line);
+    else
+        zonal__train_say(print, "%s", line);
+}
+
+void zonal__train_print_step(zonal__train_print *print, const zonal__training *t,
+                             const zonal__step_line *line, const zonal__meter *meter) {
+    const zonal_objective_parts *loss = &line->metrics.loss;
+    double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
+    char row[160];
+    if (!print->table_begun)
+        put_in_table(print,
+                     "   step   epoch    loss     inv        D     rate  img/s     cos    rank"
+                     "       p");
+    print->table_begun = 1;
+    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %7.3f %7.1f %7.2g",
+             line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
+             line->metrics.rate, line->images_per_second, meter->mean_cosine, meter->effective_rank,
+             meter->p_uniform);
+    put_in_table(print, row);
+    snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
+             line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,
+             meter->mean_cosine);
+}
+
+void zonal__train_print_eval(zonal__train_print *print, int64_t step,
+                             const zonal__online_result *result) {
+    if (result->protocol == ZONAL__ONLINE_RETRIEVAL)
+        zonal__train_say(print,
+                         "%7" PRId64 " retrieval: R@1 %.1f %%, R@3 %.1f %%, R@5 %.1f %%, mAP %.1f "
+                         "%%",
+                         step, 100 * result->r1, 100 * result->r3, 100 * result->r5,
+                         100 * result->map);
+    else
+        zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%", step,
+                         100 * result->accuracy);
+}

@@ -1,0 +1,468 @@
+#include "cli/training.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/nn_amx.h"
+#include "backend/device.h"
+#include "core/memory.h"
+
+enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16, LEAST_INTERVAL = 100 };
+
+static int given(const zonal__training *t, const char *name) {
+    return zonal__options_source(&t->options, name) > ZONAL__SOURCE_DEFAULT;
+}
+
+/* ---- settling -------------------------------------------------------------------------------- */
+
+/* The configuration that is written names what was chosen; where the choice was asked for stays. */
+static void settle_text(zonal__training *t, const char *name, const char *text) {
+    for (int i = 0; t->options.table[i].name; i++)
+        if (strcmp(t->options.table[i].name, name) == 0) t->options.state[i].text = text;
+}
+
+static void settle_word(zonal__training *t, const char *name, int choice, int *setting) {
+    for (const zonal__option *option = t->options.table; option->name; option++)
+        if (strcmp(option->name, name) == 0) settle_text(t, name, option->words[choice]);
+    *setting = choice;
+}
+
+/* A run can then be resumed from another folder. */
+static void settle_path(zonal__training *t, const char *name, char room[ZONAL__TRAINING_PATH],
+                        const char **setting) {
+    _Static_assert(PATH_MAX <= ZONAL__TRAINING_PATH, "realpath needs as much");
+    if (!*setting || !realpath(*setting, room)) return;
+    *setting = room;
+    settle_text(t, name, room);
+}
+
+static zonal_status settle_device(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    int cuda = s->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK;
+    if (s->device == ZONAL__PLACE_CUDA) ZONAL_TRY(zonal__device_available());
+    settle_word(t, "device", cuda ? ZONAL__PLACE_CUDA : ZONAL__PLACE_CPU, &s->device);
+    if (s->precision == ZONAL__PRECISION_AUTO)
+        settle_word(t, "precision",
+                    cuda || zonal__amx_usable() ? ZONAL__PRECISION_BF16 : ZONAL__PRECISION_FP32,
+                    &s->precision);
+    if (s->log_every == 0) s->log_every = cuda ? 50 : 10;
+    return ZONAL_OK;
+}
+
+/* The shorter side that most pictures have at least. */
+static zonal_status probe_side(zonal__source *source, int *side) {
+    zonal__image image = {0};
+    zonal_status status = ZONAL_OK;
+    *side = source->width < source->height ? source->width : source->height;
+    if (*side > 0) return ZONAL_OK;
+    for (int64_t i = 0; i < PROBED_PICTURES && status == ZONAL_OK; i++) {
+        int64_t index = i * source->count / PROBED_PICTURES;
+        int shorter;
+        status = zonal__source_read_sound(source, &index, &image);
+        if (status != ZONAL_OK) break;
+        shorter = image.width < image.height ? image.width : image.height;
+        if (*side == 0 || shorter < *side) *side = shorter;
+    }
+    zonal__image_fini(&image);
+    return status;
+}
+
+static zonal_status settle_views(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    int shorter = USUAL_SIDE;
+    if (s->side == 0) {
+        ZONAL_TRY(probe_side(t->source, &shorter));
+        s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
+    }
+    if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
+    if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
+    if (s->law == ZONAL__LAW_AUTO)
+        settle_word(t, "law",
+                    strcmp(t->source->table->kind, "textures") == 0 ? ZONAL__LAW_TEXTURE
+                                                                    : ZONAL__LAW_BYOL,
+                    &s->law);
+    if (s->stem == ZONAL__STEM_AUTO)
+        settle_word(t, "stem",
+                    s->side <= LARGEST_SMALL_STEM ? ZONAL__STEM_AS_SMALL : ZONAL__STEM_AS_IMAGENET,
+                    &s->stem);
+    return ZONAL_OK;
+}
+
+/* ---- network --------------------------------------------------------------------------------- */
+
+static zonal_status parse_projector(const char *text, zonal__network_spec *spec) {
+    char list[128];
+    int64_t width[ZONAL__MOST_PROJECTOR_LAYERS];
+    snprintf(list, sizeof list, "%s", text);
+    for (char *c = list; *c; c++)
+        if (*c == '-') *c = ',';
+    ZONAL_TRY(zonal__list_int64(list, "--projector", 1, 65536, ZONAL__MOST_PROJECTOR_LAYERS, width,
+                                &spec->projector_layers));
+    for (int i = 0; i < spec->projector_layers; i++) spec->projector_width[i] = (int)width[i];
+    return ZONAL_OK;
+}
+
+zonal_status zonal__training_network(const zonal__training *t, zonal__network_spec *spec) {
+    static const int depths[] = {18, 34, 50};
+    const zonal__train_settings *s = &t->settings;
+    *spec = zonal__network_defaults();
+    if (s->stem == ZONAL__STEM_AUTO || s->source.channels == 0 ||
+        s->precision == ZONAL__PRECISION_AUTO)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "stem, channels and precision depend on pictures and "
+                                          "device here: take the config.toml of a run");
+    spec->depth = depths[s->network];
+    spec->stem = s->stem == ZONAL__STEM_AS_SMALL ? ZONAL__STEM_SMALL : ZONAL__STEM_IMAGENET;
+    spec->channels = (int)s->source.channels;
+    spec->width = s->width;
+    spec->projector_activation =
+        s->activation == 0 ? ZONAL__ACTIVATION_GELU : ZONAL__ACTIVATION_RELU;
+    spec->projector_norm = s->projector_norm;
+    spec->projector_last_bias = s->projector_bias;
+    spec->dtype = s->precision == ZONAL__PRECISION_BF16 ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
+    return parse_projector(s->projector, spec);
+}
+
+/* ---- loss ------------------------------------------------------------------------------------ */
+
+static int64_t dimension(const zonal__training *t) {
+    const zonal__network_spec *network = &t->trainer.network;
+    return network->projector_width[network->projector_layers - 1];
+}
+
+static zonal_status parse_gain(const zonal__training *t, zonal_objective_options *objective) {
+    const char *text = t->settings.gain;
+    if (strcmp(text, "auto") == 0) return ZONAL_OK;
+    if (given(t, "margin"))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--gain %s and --margin %g say two things; give one of them", text,
+                          t->settings.margin);
+    if (strcmp(text, "unit") == 0 || strcmp(text, "batch") == 0) {
+        objective->gain = text[0] == 'u' ? ZONAL_GAIN_UNIT : ZONAL_GAIN_BATCH;
+        return ZONAL_OK;
+    }
+    objective->gain = ZONAL_GAIN_VALUE;
+    ZONAL_TRY(
+        zonal__text_double(text, "--gain, if not auto, batch or unit,", &objective->gain_value));
+    if (objective->gain_value > 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "--gain must be above 0, got %s", text);
+}
+
+/* The objective says what its threshold is when it is executed: here on the corners of a simplex.
+ */
+static zonal_status ask_objective(const zonal__training *t, const zonal_objective_options *options,
+                                  zonal_objective_parts *parts) {
+    enum { ROWS = 4 };
+    zonal_objective_options trial = *options;
+    int64_t views = t->settings.views + t->settings.local_views, dim = dimension(t);
+    zonal_objective *objective;
+    double *z;
+    zonal_status status;
+    trial.loss.precision = ZONAL_DOUBLE;
+    ZONAL_TRY(zonal_objective_create(&trial, views, t->settings.views, ROWS, dim, &objective));
+    status = ZONAL_NEW(&z, views * ROWS * dim, "the trial of the loss");
+    if (status == ZONAL_OK) {
+        for (int64_t i = 0; i < views * ROWS; i++) z[i * dim + i % ROWS % dim] = 1;
+        status = zonal_objective_execute(objective, z, parts, NULL);
+    }
+    zonal__free(z);
+    zonal_objective_destroy(objective);
+    return status;
+}
+
+static zonal_status choose_gain(zonal__training *t, zonal_objective_options *objective) {
+    zonal_discrepancy kind = objective->loss.discrepancy;
+    int batch = objective->gain == ZONAL_GAIN_BATCH ||
+                (objective->gain == ZONAL_GAIN_AUTO && kind != ZONAL_KL && kind != ZONAL_SIGREG);
+    zonal_objective_parts parts;
+    ZONAL_TRY(ask_objective(t, objective, &parts));
+    t->threshold = parts.threshold;
+    t->gain = batch ? (double)t->settings.batch : parts.gain;
+    if (!given(t, "margin")) return ZONAL_OK;
+    if (!(t->threshold > 0))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the collapse threshold of %s is not known, so --margin has no meaning; "
+                          "give --gain",
+                          t->settings.method);
+    objective->gain = ZONAL_GAIN_VALUE;
+    objective->gain_value = t->gain = t->settings.margin * t->threshold;
+    return ZONAL_OK;
+}
+
+static zonal_status fill_objective(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    zonal_objective_options *objective = &t->trainer.objective;
+    char unused[400];
+    ZONAL_TRY(zonal_objective_defaults(s->method, objective));
+    zonal__loss_unused(&objective->loss, &t->options, unused, sizeof unused);
+    if (unused[0])
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
+    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t),
+                                           zonal__method_default_t(&objective->loss),
+                                           &objective->loss.kernel, &t->weights));
+    ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
+    if (given(t, "lambda")) objective->lambda = s->lambda;
+    ZONAL_TRY(parse_gain(t, objective));
+    return choose_gain(t, objective);
+}
+
+/* ---- pictures and views ---------------------------------------------------------------------- */
+
+static zonal_status keep_evenly(zonal__source *source, int64_t most) {
+    int64_t *keep;
+    zonal_status status;
+    if (most == 0 || source->count <= most) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&keep, most, "the choice of pictures"));
+    for (int64_t i = 0; i < most; i++) keep[i] = i * source->count / most;
+    status = zonal__source_select(source, most, keep);
+    zonal__free(keep);
+    return status;
+}
+
+zonal_status zonal__training_source(const zonal__training *t, zonal__split split, int64_t most,
+                                    zonal__source **source) {
+    const zonal__source_options options =
+        zonal__source_settings_apply(&t->settings.source, t->settings.data, split);
+    zonal_status status;
+    ZONAL_TRY(zonal__source_open(&options, source));
+    status = keep_evenly(*source, most);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__source_close(*source);
+    *source = NULL;
+    return status;
+}
+
+static zonal_status fill_laws(zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    int global = (int)s->views, all = global + (int)s->local_views;
+    for (int v = 0; v < all; v++) {
+        zonal__view_law *law = &t->laws[v];
+        if (s->law == ZONAL__LAW_TEXTURE)
+            zonal__view_law_texture(law);
+        else if (v < global)
+            zonal__view_law_byol(v, law);
+        else
+            zonal__view_law_local(law);
+        zonal__train_apply_views(s, &t->options, v >= global, law);
+        ZONAL_TRY(zonal__view_law_check(law));
+    }
+    return ZONAL_OK;
+}
+
+static void spread(const zonal__per_channel *numbers, const double usual[3], float out[3]) {
+    for (int c = 0; c < 3; c++)
+        out[c] = (float)(numbers->count == 0 ? usual[c] : numbers->value[c % numbers->count]);
+}
+
+static void fill_loader(zonal__training *t) {
+    /* Of ImageNet, as everyone has used them for networks that see RGB. */
+    static const double mean[] = {.485, .456, .406}, deviation[] = {.229, .224, .225};
+    static const double grey_mean[] = {.5, .5, .5}, grey_deviation[] = {.25, .25, .25};
+    const zonal__train_settings *s = &t->settings;
+    zonal__loader_options *loader = &t->trainer.loader;
+    int rgb = s->source.channels == 3;
+    *loader = (zonal__loader_options){.source = t->source,
+                                      .batch = s->batch,
+                                      .groups = s->local_views > 0 ? 2 : 1,
+                                      .group = {{.views = (int)s->views,
+                                                 .width = (int)s->side,
+                                                 .height = (int)s->side,
+                                                 .laws = t->laws},
+                                                {.views = (int)s->local_views,
+                                                 .width = (int)s->local_side,
+                                                 .height = (int)s->local_side,
+                                                 .laws = t->laws + s->views,
+                                                 .first = (int)s->views}},
+                                      .workers = (int)s->workers};
+    spread(&s->mean, rgb ? mean : grey_mean, loader->mean);
+    spread(&s->deviation, rgb ? deviation : grey_deviation, loader->deviation);
+}
+
+/* ---- optimiser and length -------------------------------------------------------------------- */
+
+static void fill_optimiser(zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__optimiser_spec *optimiser = &t->trainer.optimiser;
+    *optimiser = zonal__optimiser_defaults((zonal__optimiser_kind)s->optimiser);
+    optimiser->weight_decay = s->weight_decay;
+    optimiser->clip = s->clip;
+    optimiser->beta1 = s->beta1;
+    optimiser->beta2 = s->beta2;
+    optimiser->epsilon = s->epsilon;
+    optimiser->momentum = s->momentum;
+    optimiser->nesterov = s->nesterov;
+    optimiser->trust = s->trust;
+}
+
+static int64_t interval(int64_t asked, int64_t per_epoch) {
+    if (asked > 0) return asked;
+    return per_epoch > LEAST_INTERVAL ? per_epoch : LEAST_INTERVAL;
+}
+
+static zonal_status fill_schedule(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    zonal__schedule *schedule = &t->trainer.schedule;
+    if (zonal__options_source(&t->options, "epochs") == ZONAL__SOURCE_FLAG) {
+        if (zonal__options_source(&t->options, "steps") == ZONAL__SOURCE_FLAG)
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "--epochs and --steps both say how long to train; give one of them");
+        s->steps = 0; /* the command line overrides a file */
+    }
+    t->steps_per_epoch = t->source->count / s->batch;
+    schedule->kind = (zonal__schedule_kind)s->schedule;
+    schedule->total = s->steps > 0 ? s->steps : s->epochs * t->steps_per_epoch;
+    schedule->warmup = t->steps_per_epoch;
+    if (schedule->warmup > schedule->total / 10) schedule->warmup = schedule->total / 10;
+    if (given(t, "warmup"))
+        schedule->warmup = (int64_t)(s->warmup * (double)t->steps_per_epoch + .5);
+    if (schedule->warmup > schedule->total)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a warm-up of %g epochs is longer than the run of %lld steps; shorten "
+                          "--warmup",
+                          s->warmup, (long long)schedule->total);
+    schedule->base = s->lr;
+    schedule->floor = s->final_lr;
+    s->checkpoint_every = interval(s->checkpoint_every, t->steps_per_epoch);
+    s->eval_every = interval(s->eval_every, t->steps_per_epoch);
+    return zonal__schedule_check(schedule);
+}
+
+static zonal_status check_batch(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    if (s->batch < 2)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--batch must be at least 2, got %lld: uniformity is a "
+                          "matter between pictures",
+                          (long long)s->batch);
+    if (s->batch > t->source->count)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--batch %lld is more than the %lld pictures of the %s part of %s; "
+                          "lower it, or train on more (--split all, --val-share, --test-share)",
+                          (long long)s->batch, (long long)t->source->count,
+                          zonal__split_words[s->split], t->source->path);
+    if (s->micro_batch > s->batch)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--micro-batch %lld is more than --batch %lld",
+                          (long long)s->micro_batch, (long long)s->batch);
+    return ZONAL_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+zonal_status zonal__training_read(const char *path, zonal__training *t) {
+    memset(t, 0, sizeof *t);
+    ZONAL_TRY(zonal__options_init(&t->options, zonal__train_table, &t->settings));
+    return zonal__config_read(path, &t->options, &t->config);
+}
+
+zonal_status zonal__training_open_views(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    settle_path(t, "data", t->data, &s->data);
+    settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
+    ZONAL_TRY(settle_views(t));
+    ZONAL_TRY(fill_laws(t));
+    fill_loader(t);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__training_open(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    if (!s->data)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no pictures to train on: zonal train DIR, or "
+                                          "\"data\" in the configuration");
+    ZONAL_TRY(settle_device(t));
+    t->trainer = (zonal__trainer_options){
+        .device = s->device == ZONAL__PLACE_CUDA ? ZONAL_DEVICE_CUDA : ZONAL_DEVICE_CPU,
+        .residence = (zonal__residence)s->residence,
+        .decay_all = s->decay_all,
+        .seed = (uint64_t)s->seed,
+        .zero_last_scale = s->zero_last_scale,
+        .micro_batch = s->micro_batch,
+        .no_graph = !s->graph,
+        .threads = (int)s->threads};
+    ZONAL_TRY(zonal__training_open_views(t));
+    ZONAL_TRY(check_batch(t));
+    ZONAL_TRY(zonal__training_network(t, &t->trainer.network));
+    fill_optimiser(t);
+    ZONAL_TRY(fill_schedule(t));
+    return fill_objective(t);
+}
+
+void zonal__training_close(zonal__training *t) {
+    zonal__source_close(t->source);
+    zonal__source_close(t->queries);
+    zonal__source_close(t->memory);
+    zonal__free(t->weights);
+    zonal__config_destroy(t->config);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- the evaluation on the way --------------------------------------------------------------- */
+
+void zonal__training_eval_law(const zonal__training *t, zonal__view_law *law) {
+    const zonal__source *source = t->source;
+    int shorter = source->width < source->height ? source->width : source->height;
+    int fits = shorter > 0 && shorter <= t->settings.side;
+    if (t->settings.law == ZONAL__LAW_TEXTURE)
+        zonal__view_law_identity(ZONAL__VIEW_TEXTURE, law);
+    else if (fits)
+        zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, law);
+    else
+        zonal__view_law_centre(law);
+}
+
+static zonal_status open_retrieval(zonal__training *t) {
+    t->eval_laws[0] = t->laws[0];
+    t->eval_laws[1] = t->laws[t->settings.views > 1];
+    if (t->queries->count >= 2) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "retrieval needs 2 pictures or more in the validation part of %s; give "
+                      "--eval none, or more by --val-share",
+                      t->settings.data);
+}
+
+static zonal_status open_knn(zonal__training *t) {
+    zonal__training_eval_law(t, &t->eval_laws[0]);
+    if (t->queries->classes < 2)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%s has no classes for --eval knn; take retrieval or none",
+                          t->settings.data);
+    ZONAL_TRY(zonal__training_source(t, ZONAL__SPLIT_TRAIN, t->settings.eval_memory, &t->memory));
+    t->online.memory = t->memory;
+    t->online.k = (int)t->settings.eval_k;
+    if (t->online.k > t->memory->count) t->online.k = (int)t->memory->count;
+    t->online.temperature = t->settings.eval_temperature;
+    return ZONAL_OK;
+}
+
+/* Nobody has asked for an evaluation where there is nothing to evaluate on. */
+static int choose_protocol(const zonal__training *t) {
+    if (t->queries->count < 2) return ZONAL__EVAL_NONE;
+    if (t->queries->classes >= 2 && t->settings.law == ZONAL__LAW_BYOL) return ZONAL__EVAL_KNN;
+    return ZONAL__EVAL_RETRIEVAL;
+}
+
+zonal_status zonal__training_open_online(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    int automatic = s->eval == ZONAL__EVAL_AUTO;
+    zonal_status status;
+    if (s->eval == ZONAL__EVAL_NONE) return ZONAL_OK;
+    status = zonal__training_source(t, ZONAL__SPLIT_VAL, s->eval_count, &t->queries);
+    if (status != ZONAL_OK && !automatic) return status;
+    if (automatic)
+        settle_word(t, "eval", status == ZONAL_OK ? choose_protocol(t) : ZONAL__EVAL_NONE,
+                    &s->eval);
+    if (s->eval == ZONAL__EVAL_NONE) return ZONAL_OK;
+    t->online = (zonal__online_options){
+        .protocol = s->eval == ZONAL__EVAL_KNN ? ZONAL__ONLINE_KNN : ZONAL__ONLINE_RETRIEVAL,
+        .queries = t->queries,
+        .laws = t->eval_laws,
+        .side = (int)s->side,
+        .seed = (uint64_t)s->seed,
+        .device = t->trainer.device,
+        .threads = (int)s->threads};
+    memcpy(t->online.mean, t->trainer.loader.mean, sizeof t->online.mean);
+    memcpy(t->online.deviation, t->trainer.loader.deviation, sizeof t->online.deviation);
+    return s->eval == ZONAL__EVAL_KNN ? open_knn(t) : open_retrieval(t);
+}

@@ -1,0 +1,75 @@
+/*
+ * A training run as its options describe it: the pictures, the laws of their views and what the
+ * trainer is made with. For `zonal train`, and for whoever rebuilds the network and the data of a
+ * run from RUN/config.toml.
+ *
+ *     zonal__training training;
+ *     ZONAL_TRY(zonal__training_read("RUN/config.toml", &training));     or parse a command line
+ *     ZONAL_TRY(zonal__training_network(&training, &spec));              the network alone
+ *     ZONAL_TRY(zonal__training_open(&training));                        opens the pictures too
+ *     ... training.trainer, training.source ...
+ *     zonal__training_close(&training);
+ *
+ * What is "auto" is settled by open: by the pictures, the device and the method. The settings then
+ * hold the choices, and a configuration that is written afterwards (zonal__config_dump of
+ * training.options) names them; so one read from a run folder has nothing left to settle.
+ */
+#ifndef ZONAL_CLI_TRAINING_H
+#define ZONAL_CLI_TRAINING_H
+
+#include "cli/train_options.h"
+#include "core/config.h"
+#include "train/online.h"
+#include "train/trainer.h"
+
+enum { ZONAL__TRAINING_VIEWS = 32, ZONAL__TRAINING_PATH = 4096 };
+
+/* Must not be moved: its parts point to each other. */
+typedef struct zonal__training {
+    zonal__train_settings settings;
+    zonal__options options; /* where each setting came from */
+    zonal__config *config;  /* NULL: no file was read */
+
+    zonal__source *source;
+    zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
+    zonal__trainer_options trainer;
+    double *weights; /* of a spectrum kernel */
+    int64_t steps_per_epoch;
+    double gain, threshold; /* of the discrepancy; threshold 0: not known for this method */
+
+    zonal__source *queries, *memory; /* of the evaluation on the way; NULL: none needed */
+    zonal__view_law eval_laws[2];
+    zonal__online_options online;
+    char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
+} zonal__training;
+
+/* Reads a configuration. Release with zonal__training_close, also after failure. */
+zonal_status zonal__training_read(const char *path, zonal__training *training);
+
+/* The network. Before zonal__training_open only of a configuration in which nothing about it is
+ * left to settle: one from a run folder. */
+zonal_status zonal__training_network(const zonal__training *training, zonal__network_spec *spec);
+
+/* Opens the pictures, settles what is left open and fills "trainer". A training that was parsed
+ * from a command line is zeroed but for settings, options and config. ZONAL_ARGUMENT for what
+ * cannot be combined. */
+zonal_status zonal__training_open(zonal__training *training);
+
+/* Of that only what concerns pictures and views: the source, the laws and trainer.loader, for who
+ * looks at the pictures without training on them. */
+zonal_status zonal__training_open_views(zonal__training *training);
+
+/* Opens what the evaluation on the way needs and fills "online". */
+zonal_status zonal__training_open_online(zonal__training *training);
+
+/* Another part of the same pictures, thinned out evenly to at most "most" (0: all of them). */
+zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
+                                    int64_t most, zonal__source **source);
+
+/* How a picture is looked at when it is evaluated: its centre where it is larger than the views,
+ * else the whole of it. */
+void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
+
+void zonal__training_close(zonal__training *training);
+
+#endif
