@@ -29,8 +29,9 @@ BEGIN {
     knows["uniformity"] = "core math backend loss"
     knows["data"] = "core math backend"
     knows["nn"] = "core math backend"
-    knows["train"] = "core math backend loss uniformity data nn"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn train"
+    knows["eval"] = "core math backend loss uniformity data nn"
+    knows["train"] = "core math backend loss uniformity data nn eval"
+    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn eval train"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

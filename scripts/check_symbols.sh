@@ -76,7 +76,7 @@ while read -r name; do
 done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
-layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn train)
+layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn eval train)
 knows() {
     case $1 in
         core) echo ;;
@@ -86,7 +86,8 @@ knows() {
         loss) echo core math backend ;;
         uniformity) echo core math backend loss ;;
         data | nn) echo core math backend ;;
-        train) echo core math backend loss uniformity data nn ;;
+        eval) echo core math backend loss uniformity data nn ;;
+        train) echo core math backend loss uniformity data nn eval ;;
     esac
 }
 objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/zonal_${1##*/}.dir/*.o" 2>/dev/null; }
@@ -106,7 +107,7 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|views|nn|optimiser|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(backend|views|nn|optimiser|neighbours|softmax|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")

@@ -90,6 +90,9 @@ if [[ $task != build ]]; then
     need python3-h5py module h5py                   # HDF5 files to read
 fi
 if [[ $task == ci ]]; then
+    need python3-sklearn module sklearn              # logistic regression and k-NN to compare with
+    need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real pictures to learn on
+    need chromium has chromium                      # shows the page of zonal report
     need clang-format-14 clang_format_14            # the layout check; versions disagree, so this one
 fi
 

@@ -36,8 +36,32 @@ void trial_drop(trial *t) {
     for (int a = 0; a < ARRAYS; a++) {
         zonal__free(t->wide[a]);
         zonal__free(t->narrow[a]);
+        if (t->device[a]) t->table->memory->give_back(t->device[a]);
     }
-    zonal__free(t->saved);
+    t->table->memory->give_back(t->saved);
+    t->table->memory->give_back(t->scratch);
+}
+
+/* What the layer sees of an array on the host, and how much of it. */
+static void *on_host(trial *t, int array) {
+    return t->spec.dtype == ZONAL_DTYPE_BF16 && trial_is_narrow(array) ? (void *)t->narrow[array]
+                                                                       : (void *)t->wide[array];
+}
+
+static size_t bytes_of(const trial *t, int array) {
+    int narrow = t->spec.dtype == ZONAL_DTYPE_BF16 && trial_is_narrow(array);
+    return (size_t)t->count[array] * (narrow ? sizeof(uint16_t) : sizeof(float));
+}
+
+static int take_memory(trial *t) {
+    const zonal__memory *memory = t->table->memory;
+    size_t saved = t->table->saved_bytes(t->layer), scratch = t->table->scratch_bytes(t->layer);
+    int good = CHECK_OK(memory->take(saved ? saved : 1, "what is saved", &t->saved)) &&
+               CHECK_OK(memory->take(scratch ? scratch : 1, "scratch", &t->scratch));
+    for (int a = 0; good && a < ARRAYS; a++)
+        if (!memory->is_host && t->count[a])
+            good = CHECK_OK(memory->take(bytes_of(t, a), "an array", &t->device[a]));
+    return good;
 }
 
 int trial_make(trial *t, const zonal__nn_table *table, zonal__layer_spec spec) {
@@ -52,8 +76,7 @@ int trial_make(trial *t, const zonal__nn_table *table, zonal__layer_spec spec) {
         good &= CHECK_OK(ZONAL_NEW(&t->wide[a], t->count[a], "an array"));
         good &= CHECK_OK(ZONAL_NEW(&t->narrow[a], t->count[a], "an array"));
     }
-    good &= CHECK_OK(
-        zonal__alloc((int64_t)t->table->saved_bytes(t->layer), 1, "what is saved", &t->saved));
+    good = good && take_memory(t);
     if (!good) trial_drop(t);
     return good;
 }
@@ -81,8 +104,7 @@ void trial_fill_all(trial *t, int step) {
 
 static void *of(trial *t, int array) {
     if (!t->count[array]) return NULL;
-    return t->spec.dtype == ZONAL_DTYPE_BF16 && trial_is_narrow(array) ? (void *)t->narrow[array]
-                                                                       : (void *)t->wide[array];
+    return t->device[array] ? t->device[array] : on_host(t, array);
 }
 
 zonal__layer_arrays trial_arrays(trial *t) {
@@ -95,6 +117,7 @@ zonal__layer_arrays trial_arrays(trial *t) {
                                  .running_mean = of(t, RUNNING_MEAN),
                                  .running_variance = of(t, RUNNING_VARIANCE),
                                  .saved = t->saved,
+                                 .scratch = t->scratch,
                                  .dy = of(t, DY),
                                  .dy_more = t->with_more ? of(t, DY_MORE) : NULL,
                                  .dx = t->skip_dx ? NULL : of(t, DX),
@@ -118,20 +141,66 @@ static void from_narrow(trial *t) {
             t->wide[a][i] = zonal__bf16_to_float(t->narrow[a][i]);
 }
 
-zonal_status trial_forward(trial *t, int training) {
-    zonal__layer_arrays arrays = trial_arrays(t);
+zonal_status trial_send(trial *t) {
     to_narrow(t);
-    ZONAL_TRY(t->table->forward(t->layer, &arrays, training));
+    for (int a = 0; a < ARRAYS; a++)
+        if (t->device[a])
+            ZONAL_TRY(t->table->memory->write(t->device[a], on_host(t, a), bytes_of(t, a)));
+    return ZONAL_OK;
+}
+
+zonal_status trial_fetch(trial *t) {
+    for (int a = 0; a < ARRAYS; a++)
+        if (t->device[a])
+            ZONAL_TRY(t->table->memory->read(on_host(t, a), t->device[a], bytes_of(t, a)));
     from_narrow(t);
     return ZONAL_OK;
 }
 
+zonal_status trial_forward(trial *t, int training) {
+    zonal__layer_arrays arrays = trial_arrays(t);
+    ZONAL_TRY(trial_send(t));
+    ZONAL_TRY(t->table->forward(t->layer, &arrays, training));
+    return trial_fetch(t);
+}
+
 zonal_status trial_backward(trial *t) {
     zonal__layer_arrays arrays = trial_arrays(t);
-    to_narrow(t);
+    ZONAL_TRY(trial_send(t));
     ZONAL_TRY(t->table->backward(t->layer, &arrays));
-    from_narrow(t);
-    return ZONAL_OK;
+    return trial_fetch(t);
+}
+
+void trial_describe(const zonal__layer_spec *spec, char *out, size_t bytes) {
+    snprintf(out, bytes,
+             "kind %d, %s, n %lld, %d x %d, channels %d to %d, kernel %d, stride %d, pad %d, "
+             "activation %d",
+             (int)spec->kind, spec->dtype == ZONAL_DTYPE_BF16 ? "bf16" : "fp32", (long long)spec->n,
+             spec->h, spec->w, spec->channels, spec->out_channels, spec->kernel, spec->stride,
+             spec->pad, (int)spec->activation);
+}
+
+static double norm_of_difference(int64_t n, const float *a, const float *b, double *norm) {
+    double difference = 0;
+    *norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        difference += d * d;
+        *norm += (double)b[i] * (double)b[i];
+    }
+    *norm = sqrt(*norm);
+    return sqrt(difference);
+}
+
+void trial_check(const trial *got, const trial *want, int array, double tolerance,
+                 const char *when) {
+    double norm, difference;
+    char what[256];
+    if (!got->count[array]) return;
+    difference = norm_of_difference(got->count[array], got->wide[array], want->wide[array], &norm);
+    trial_describe(&got->spec, what, sizeof what);
+    CHECK_MSG(difference <= tolerance * norm + 1e-6, "%s (%s): %s is off by %.3g of its norm %.3g",
+              what, when, trial_array_names[array], difference / norm, norm);
 }
 
 int64_t trial_differing(int64_t n, const float *a, const float *b) {

@@ -1,6 +1,6 @@
 /*
- * One layer (backend/nn.h) with all its arrays, for tests: filled by formula, run in either dtype,
- * looked at as floats.
+ * One layer (backend/nn.h) with all its arrays, for tests: filled by formula, run in either dtype
+ * and in whatever memory the device has, looked at as floats.
  *
  *     trial t;
  *     if (!trial_make(&t, zonal__nn_ref(), LAYER_SPEC(LINEAR, .n = 3, .h = 1, ...))) return;
@@ -46,7 +46,8 @@ typedef struct trial {
     int64_t count[ARRAYS]; /* 0: the layer has no such array */
     float *wide[ARRAYS];
     uint16_t *narrow[ARRAYS]; /* what a layer in bf16 sees; copied from and to "wide" in each run */
-    void *saved;
+    void *device[ARRAYS];  /* what a layer sees that does not read the host's memory; else NULL */
+    void *saved, *scratch; /* of the table's memory */
     int accumulate, skip_dx, skip_dresidual, with_more; /* for backward */
 } trial;
 
@@ -62,8 +63,19 @@ void trial_fill(trial *t, int array, int step, int grid);
 void trial_fill_all(trial *t, int step);
 
 zonal__layer_arrays trial_arrays(trial *t);
+/* Copies all arrays to where the layer sees them, and back; a run does both. */
+zonal_status trial_send(trial *t);
+zonal_status trial_fetch(trial *t);
 zonal_status trial_forward(trial *t, int training);
 zonal_status trial_backward(trial *t);
+
+/* A layer in words. */
+void trial_describe(const zonal__layer_spec *spec, char *out, size_t bytes);
+/* Fails the running test unless the array of "got" differs from that of "want" by at most
+ * "tolerance" of its norm; 1e-6 more is for arrays that are nearly or wholly zero: dx of a norm of
+ * two rows, for one. */
+void trial_check(const trial *got, const trial *want, int array, double tolerance,
+                 const char *when);
 
 /* How many of n elements differ; a NaN does. */
 int64_t trial_differing(int64_t n, const float *a, const float *b);

@@ -110,6 +110,80 @@ static void check_steps(zonal__source *source, int photographs, zonal__residence
     zonal__loader_destroy(loader);
 }
 
+/* The views of a step as they lie on the device, to the bit. */
+static int same_views(const zonal__loader_options *o, const zonal__batch *a,
+                      const zonal__batch *b) {
+    int same = a->step == b->step && a->count == b->count;
+    for (int g = 0; g < o->groups; g++) {
+        const zonal__view_group *group = &o->group[g];
+        size_t bytes = sizeof(float) * (size_t)(group->views * a->count * group->width *
+                                                group->height * o->channels);
+        char *x = malloc(bytes), *y = malloc(bytes);
+        same &= CHECK_OK(zonal__device_read(x, a->views[g], bytes)) &&
+                CHECK_OK(zonal__device_read(y, b->views[g], bytes)) && memcmp(x, y, bytes) == 0;
+        free(x);
+        free(y);
+    }
+    return same;
+}
+
+/* The next step by graphs, one for each turn. */
+static zonal_status replay(zonal__feed *feed, void *stream, void **graphs,
+                           const zonal__batch **batch) {
+    int turn;
+    ZONAL_TRY(zonal__feed_prepare(feed, stream, batch, &turn));
+    if (!graphs[turn]) {
+        ZONAL_TRY(zonal__device_graph_begin(stream));
+        zonal_status status = zonal__feed_launch(feed, stream);
+        ZONAL_TRY(zonal__device_graph_end(stream, &graphs[turn]));
+        ZONAL_TRY(status);
+    }
+    ZONAL_TRY(zonal__device_graph_launch(graphs[turn], stream));
+    return zonal__feed_release(feed, stream);
+}
+
+/* One feed by graphs, the other as usual; in between both go elsewhere. */
+static void check_graphs(zonal__source *source, zonal__residence residence) {
+    static const int64_t places[] = {0, 7, 2};
+    laws l;
+    const zonal__feed_options options = {.loader = options_for(source, &l, 0),
+                                         .residence = residence};
+    zonal__feed *captured = NULL, *usual = NULL;
+    const zonal__batch *a, *b;
+    void *stream = NULL, *graphs[ZONAL__FEED_TURNS] = {NULL};
+    if (CHECK_OK(zonal__feed_create(&options, &captured)) &&
+        CHECK_OK(zonal__feed_create(&options, &usual)) &&
+        CHECK_OK(zonal__device_stream_create(&stream)))
+        for (int i = 0; i < 5 * 3; i++) {
+            if (i % 5 == 0 && (!CHECK_OK(zonal__feed_seek(captured, places[i / 5])) ||
+                               !CHECK_OK(zonal__feed_seek(usual, places[i / 5]))))
+                break;
+            if (!CHECK_OK(replay(captured, stream, graphs, &a)) ||
+                !CHECK_OK(zonal__feed_next(usual, stream, &b)) ||
+                !CHECK_OK(zonal__device_synchronise()))
+                break;
+            CHECK(a->step == places[i / 5] + i % 5);
+            CHECK_MSG(same_views(&options.loader, a, b), "step %d: a replay makes other views",
+                      (int)a->step);
+        }
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++) zonal__device_graph_destroy(graphs[i]);
+    zonal__feed_destroy(captured);
+    zonal__feed_destroy(usual);
+    zonal__device_stream_destroy(stream);
+}
+
+static void test_graphs(void) {
+    const zonal__source_options options = {.path = "textures:disk",
+                                           .split = ZONAL__SPLIT_TRAIN,
+                                           .texture_count = 50,
+                                           .texture_size = 64};
+    zonal__source *source;
+    if (no_gpu() || !CHECK_OK(zonal__source_open(&options, &source))) return;
+    check_graphs(source, ZONAL__RESIDENCE_RESIDENT);
+    check_graphs(source, ZONAL__RESIDENCE_STREAMED);
+    zonal__source_close(source);
+}
+
 static void check_both(const char *path, int channels, int photographs) {
     const zonal__source_options options = {.path = path,
                                            .split = ZONAL__SPLIT_TRAIN,
@@ -166,11 +240,9 @@ static void test_refusals(void) {
     zonal__source_close(source);
 }
 
-static const test_case tests[] = {{"textures", test_textures},
-                                  {"photographs", test_photographs},
-                                  {"corrupt", test_corrupt},
-                                  {"refusals", test_refusals},
-                                  {0}};
+static const test_case tests[] = {{"textures", test_textures}, {"photographs", test_photographs},
+                                  {"corrupt", test_corrupt},   {"graphs", test_graphs},
+                                  {"refusals", test_refusals}, {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

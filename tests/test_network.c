@@ -61,7 +61,7 @@ static double golden_parameter(const zonal__entry *entry, int seed, int number, 
 }
 
 static void fill_golden(zonal__model *model, int seed) {
-    zonal__model_initialise(model, 1, 0); /* for the statistics */
+    CHECK_OK(zonal__model_initialise(model, 1, 0)); /* for the statistics */
     for (int e = 0; e < model->graph.entry_count; e++) {
         const zonal__entry *entry = &model->graph.entries[e];
         float *values;
@@ -72,7 +72,7 @@ static void fill_golden(zonal__model *model, int seed) {
         zonal__entry_import(entry, values, model->parameters);
         zonal__free(values);
     }
-    zonal__model_refresh(model);
+    CHECK_OK(zonal__model_refresh(model));
 }
 
 /* ---- a model with a run and its arrays ------------------------------------------------------- */
@@ -82,17 +82,26 @@ typedef struct fixture {
     zonal__run *run;
     int64_t picture_count, projection_count;
     void *pictures;      /* of the model's dtype */
-    float *dprojections; /* coefficients of a linear loss */
+    float *coefficients; /* of a linear loss: its gradient by the projections */
+    void *dprojections;  /* the same in the model's dtype */
 } fixture;
 
+static void put(const fixture *f, void *array, int64_t i, float value) {
+    if (f->model->spec.dtype == ZONAL_DTYPE_BF16)
+        ((uint16_t *)array)[i] = zonal__bf16_from_float(value);
+    else
+        ((float *)array)[i] = value;
+}
+
+static float get(const fixture *f, const void *array, int64_t i) {
+    if (f->model->spec.dtype == ZONAL_DTYPE_BF16)
+        return zonal__bf16_to_float(((const uint16_t *)array)[i]);
+    return ((const float *)array)[i];
+}
+
 static void draw_pictures(fixture *f, int seed, int number) {
-    for (int64_t i = 0; i < f->picture_count; i++) {
-        float value = (float)(4 * noise(seed, PICTURES + number, i));
-        if (f->model->spec.dtype == ZONAL_DTYPE_BF16)
-            ((uint16_t *)f->pictures)[i] = zonal__bf16_from_float(value);
-        else
-            ((float *)f->pictures)[i] = value;
-    }
+    for (int64_t i = 0; i < f->picture_count; i++)
+        put(f, f->pictures, i, (float)(4 * noise(seed, PICTURES + number, i)));
 }
 
 /* A run beside others of the model; owns all but the model. */
@@ -103,9 +112,12 @@ static zonal_status add_run(fixture *f, zonal__model *model, const zonal__run_sp
     f->picture_count = spec->n * spec->h * spec->w * model->spec.channels;
     f->projection_count = spec->n * model->graph.projection_dim;
     ZONAL_TRY(zonal__alloc(f->picture_count, sizeof(float), "pictures", &f->pictures));
-    ZONAL_TRY(ZONAL_NEW(&f->dprojections, f->projection_count, "a gradient"));
-    for (int64_t i = 0; i < f->projection_count; i++)
-        f->dprojections[i] = (float)noise(seed, COEFFICIENT, i);
+    ZONAL_TRY(ZONAL_NEW(&f->coefficients, f->projection_count, "coefficients"));
+    ZONAL_TRY(zonal__alloc(f->projection_count, sizeof(float), "a gradient", &f->dprojections));
+    for (int64_t i = 0; i < f->projection_count; i++) {
+        f->coefficients[i] = (float)noise(seed, COEFFICIENT, i);
+        put(f, f->dprojections, i, f->coefficients[i]);
+    }
     draw_pictures(f, seed, 0);
     return ZONAL_OK;
 }
@@ -113,6 +125,7 @@ static zonal_status add_run(fixture *f, zonal__model *model, const zonal__run_sp
 static void drop_run(fixture *f) {
     zonal__run_destroy(f->run);
     zonal__free(f->pictures);
+    zonal__free(f->coefficients);
     zonal__free(f->dprojections);
 }
 
@@ -135,7 +148,7 @@ static void drop_fixture(fixture *f) {
 static double loss_of(const fixture *f, const zonal__run_outputs *outputs) {
     double loss = 0;
     for (int64_t i = 0; i < f->projection_count; i++)
-        loss += (double)f->dprojections[i] * (double)outputs->projections_fp32[i];
+        loss += (double)f->coefficients[i] * (double)get(f, outputs->projections, i);
     return loss;
 }
 
@@ -227,20 +240,18 @@ static void check_golden(const golden_network *golden, const zonal__nn_table *ta
     zonal__run_outputs outputs;
     if (CHECK_OK(make_fixture(&f, golden, table, ZONAL_DTYPE_FP32)) &&
         CHECK(f.model->graph.entry_count == golden->entry_count) &&
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, &outputs))) {
-        CHECK(outputs.projections == (const void *)outputs.projections_fp32);
+        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, NULL, &outputs))) {
         check_probe(golden->name, "features", golden->n * f.model->graph.feature_dim,
                     outputs.features, golden->seed, 0, golden->features, tolerance);
-        check_projections(&f, "projections", outputs.projections_fp32, golden->projections,
-                          tolerance);
+        check_projections(&f, "projections", outputs.projections, golden->projections, tolerance);
         CHECK_CLOSE(loss_of(&f, &outputs), golden->loss, tolerance);
         CHECK_OK(zonal__run_backward(f.run, f.dprojections, 0));
         draw_pictures(&f, golden->seed, 1);
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, &outputs));
+        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, NULL, &outputs));
         for (int e = 0; e < golden->entry_count; e++) check_entry(&f, golden, e, tolerance);
         draw_pictures(&f, golden->seed, 0);
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, &outputs));
-        check_projections(&f, "projections of the inference", outputs.projections_fp32,
+        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &outputs));
+        check_projections(&f, "projections of the inference", outputs.projections,
                           golden->inference, tolerance);
         CHECK(f.model->batches == 2);
     }
@@ -306,7 +317,7 @@ static void test_refresh(void) {
         model = f.model;
         model->parameters[0] = 1 + 0x1p-8f; /* a tie: to the even neighbour */
         model->parameters[1] = NAN;
-        zonal__model_refresh(model);
+        CHECK_OK(zonal__model_refresh(model));
         CHECK_CLOSE((double)zonal__bf16_to_float(model->bf16[0]), 1, 0);
         CHECK(isnan(zonal__bf16_to_float(model->bf16[1])));
         for (int64_t i = 2; i < model->graph.parameter_size; i++)
@@ -316,7 +327,75 @@ static void test_refresh(void) {
     drop_fixture(&f);
 }
 
+/* Memory that says it is not the host's: what may not be touched directly must go through it. */
+static zonal__memory far_memory(void) {
+    zonal__memory memory = zonal__memory_host;
+    memory.is_host = 0;
+    return memory;
+}
+
+static int same_bits(const void *a, const void *b, int64_t count, size_t size) {
+    return memcmp(a, b, (size_t)count * size) == 0;
+}
+
+/* The same first values as on the host, and back again. */
+static void test_elsewhere(void) {
+    const zonal__memory memory = far_memory();
+    zonal__nn_table far_table = *zonal__nn_ref();
+    zonal__network_spec spec = golden_networks[3].spec;
+    zonal__model *here = NULL, *there = NULL;
+    float *parameters = NULL, *statistics = NULL;
+    far_table.memory = &memory;
+    spec.dtype = ZONAL_DTYPE_BF16;
+    if (CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &here)) &&
+        CHECK_OK(zonal__model_create(&spec, &far_table, &there)) &&
+        CHECK_OK(zonal__model_initialise(here, 7, 0)) &&
+        CHECK_OK(zonal__model_initialise(there, 7, 0)) &&
+        CHECK_OK(ZONAL_NEW(&parameters, here->graph.parameter_size, "parameters")) &&
+        CHECK_OK(ZONAL_NEW(&statistics, here->graph.statistic_size, "statistics"))) {
+        int64_t count = here->graph.parameter_size;
+        CHECK_OK(zonal__model_read(there, parameters, statistics));
+        CHECK(same_bits(parameters, here->parameters, count, sizeof(float)));
+        CHECK(same_bits(statistics, here->statistics, here->graph.statistic_size, sizeof(float)));
+        CHECK(same_bits(there->bf16, here->bf16, count, sizeof(uint16_t)));
+        for (int64_t i = 0; i < count; i++) parameters[i] = (float)noise(3, PARAMETER, i);
+        CHECK_OK(zonal__model_write(there, parameters, NULL));
+        memcpy(here->parameters, parameters, (size_t)count * sizeof(float));
+        CHECK_OK(zonal__model_refresh(here));
+        CHECK(same_bits(there->parameters, here->parameters, count, sizeof(float)));
+        CHECK(same_bits(there->bf16, here->bf16, count, sizeof(uint16_t)));
+        memset(there->bf16, 0, (size_t)count * sizeof(uint16_t));
+        CHECK_OK(zonal__model_refresh(there));
+        CHECK(same_bits(there->bf16, here->bf16, count, sizeof(uint16_t)));
+    }
+    zonal__free(parameters);
+    zonal__free(statistics);
+    zonal__model_destroy(here);
+    zonal__model_destroy(there);
+}
+
 /* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Projections go where the caller says, in either dtype, and back to the run's own place. */
+static void test_callers_place(void) {
+    for (int dtype = ZONAL_DTYPE_FP32; dtype <= ZONAL_DTYPE_BF16; dtype++) {
+        size_t size = dtype == ZONAL_DTYPE_BF16 ? sizeof(uint16_t) : sizeof(float);
+        zonal__run_outputs own, given;
+        void *place = NULL;
+        fixture f;
+        if (CHECK_OK(make_fixture(&f, &golden_networks[0], zonal__nn_cpu(), (zonal_dtype)dtype)) &&
+            CHECK_OK(zonal__alloc(f.projection_count, size, "projections", &place)) &&
+            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &own)) &&
+            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, place, &given))) {
+            CHECK(given.projections == place && own.projections != place);
+            CHECK(same_bits(place, own.projections, f.projection_count, size));
+            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &given));
+            CHECK(given.projections == own.projections);
+        }
+        zonal__free(place);
+        drop_fixture(&f);
+    }
+}
 
 static double distance(int64_t n, const float *a, const float *b) {
     double square = 0, error = 0;
@@ -329,7 +408,7 @@ static double distance(int64_t n, const float *a, const float *b) {
 
 static zonal_status forward_and_back(fixture *f, int accumulate) {
     zonal__run_outputs outputs;
-    ZONAL_TRY(zonal__run_forward(f->run, f->pictures, 1, &outputs));
+    ZONAL_TRY(zonal__run_forward(f->run, f->pictures, 1, NULL, &outputs));
     return zonal__run_backward(f->run, f->dprojections, accumulate);
 }
 
@@ -342,8 +421,8 @@ static zonal_status check_shared(fixture *large, fixture *small, float *sum) {
     ZONAL_TRY(forward_and_back(large, 0));
     for (int64_t i = 0; i < size; i++) sum[i] += model->gradients[i];
     /* As a step does it: all forwards first. */
-    ZONAL_TRY(zonal__run_forward(large->run, large->pictures, 1, &outputs));
-    ZONAL_TRY(zonal__run_forward(small->run, small->pictures, 1, &outputs));
+    ZONAL_TRY(zonal__run_forward(large->run, large->pictures, 1, NULL, &outputs));
+    ZONAL_TRY(zonal__run_forward(small->run, small->pictures, 1, NULL, &outputs));
     ZONAL_TRY(zonal__run_backward(large->run, large->dprojections, 0));
     ZONAL_TRY(zonal__run_backward(small->run, small->dprojections, 1));
     CHECK_CLOSE(distance(size, model->gradients, sum), 0, 1e-7); /* one rounding each */
@@ -376,8 +455,8 @@ static void check_forward_only(const golden_network *golden, const zonal__nn_tab
     fixture f, inference = {0};
     if (CHECK_OK(make_fixture(&f, golden, table, ZONAL_DTYPE_FP32)) &&
         CHECK_OK(add_run(&inference, f.model, &spec, golden->seed)) &&
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, &want)) &&
-        CHECK_OK(zonal__run_forward(inference.run, inference.pictures, 0, &got))) {
+        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &want)) &&
+        CHECK_OK(zonal__run_forward(inference.run, inference.pictures, 0, NULL, &got))) {
         int64_t features = golden->n * f.model->graph.feature_dim;
         CHECK_CLOSE(distance(f.projection_count, got.projections, want.projections), 0, 0);
         CHECK_CLOSE(distance(features, got.features, want.features), 0, 0);
@@ -404,22 +483,22 @@ static void check_bf16(const zonal__nn_table *table) {
     fixture narrow, wide;
     const golden_network *golden = &golden_networks[3];
     zonal__run_outputs outputs, want;
+    float *widened = NULL;
     if (CHECK_OK(make_fixture(&wide, golden, zonal__nn_ref(), ZONAL_DTYPE_FP32)) &
-        CHECK_OK(make_fixture(&narrow, golden, table, ZONAL_DTYPE_BF16))) {
-        CHECK_OK(zonal__run_forward(wide.run, wide.pictures, 1, &want));
-        CHECK_OK(zonal__run_forward(narrow.run, narrow.pictures, 1, &outputs));
-        CHECK_CLOSE(
-            distance(wide.projection_count, outputs.projections_fp32, want.projections_fp32), 0,
-            0.1);
+            CHECK_OK(make_fixture(&narrow, golden, table, ZONAL_DTYPE_BF16)) &&
+        CHECK_OK(ZONAL_NEW(&widened, narrow.projection_count, "projections"))) {
+        CHECK_OK(zonal__run_forward(wide.run, wide.pictures, 1, NULL, &want));
+        CHECK_OK(zonal__run_forward(narrow.run, narrow.pictures, 1, NULL, &outputs));
         for (int64_t i = 0; i < narrow.projection_count; i++)
-            CHECK(outputs.projections_fp32[i] ==
-                  zonal__bf16_to_float(((const uint16_t *)outputs.projections)[i]));
+            widened[i] = get(&narrow, outputs.projections, i);
+        CHECK_CLOSE(distance(wide.projection_count, widened, want.projections), 0, 0.1);
         CHECK_OK(zonal__run_backward(wide.run, wide.dprojections, 0));
         CHECK_OK(zonal__run_backward(narrow.run, narrow.dprojections, 0));
         CHECK_CLOSE(distance(wide.model->graph.parameter_size, narrow.model->gradients,
                              wide.model->gradients),
                     0, 0.45);
     }
+    zonal__free(widened);
     drop_fixture(&narrow);
     drop_fixture(&wide);
 }
@@ -438,13 +517,13 @@ static void test_misuse(void) {
         CHECK_OK(add_run(&inference, f.model, &forward_only, 1))) {
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "no training forward");
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, &outputs));
+        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &outputs));
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "no training forward");
         CHECK_OK(forward_and_back(&f, 0));
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "each serves one backward");
-        CHECK_FAILS(zonal__run_forward(inference.run, inference.pictures, 1, &outputs),
+        CHECK_FAILS(zonal__run_forward(inference.run, inference.pictures, 1, NULL, &outputs),
                     ZONAL_ARGUMENT, "forward_only 0");
         CHECK_FAILS(zonal__run_create(f.model, &(zonal__run_spec){.n = 1, .h = 64, .w = 64}, &run),
                     ZONAL_SHAPE, "at least 2");
@@ -537,7 +616,7 @@ static void test_dims(void) {
 static zonal__model *initialised(zonal__network_spec spec, uint64_t seed, int zero_last_scale) {
     zonal__model *model;
     if (!CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &model))) return NULL;
-    zonal__model_initialise(model, seed, zero_last_scale);
+    CHECK_OK(zonal__model_initialise(model, seed, zero_last_scale));
     return model;
 }
 
@@ -642,10 +721,15 @@ static zonal_status make_and_drop(void *context) {
     zonal__network_spec spec = golden->spec;
     zonal__model *model;
     zonal__run *run = NULL;
+    const zonal__memory memory = far_memory();
+    zonal__nn_table far_table = *zonal__nn_ref();
     zonal_status status;
     spec.dtype = ZONAL_DTYPE_BF16;
-    ZONAL_TRY(zonal__model_create(&spec, zonal__nn_ref(), &model));
-    status = zonal__run_create(model, &run_spec, &run);
+    far_table.memory = &memory;
+    ZONAL_TRY(zonal__model_create(&spec, &far_table, &model));
+    status = zonal__model_initialise(model, 1, 0);
+    if (status == ZONAL_OK) status = zonal__model_refresh(model);
+    if (status == ZONAL_OK) status = zonal__run_create(model, &run_spec, &run);
     if (status != ZONAL_OK) CHECK(run == NULL);
     zonal__run_destroy(run);
     zonal__model_destroy(model);
@@ -664,6 +748,8 @@ static const test_case tests[] = {
     {"entries lie apart", test_entries_lie_apart},
     {"layout", test_layout},
     {"refresh", test_refresh},
+    {"elsewhere", test_elsewhere},
+    {"the caller's place", test_callers_place},
     {"two sizes share a model", test_two_sizes_share_a_model},
     {"forward only", test_forward_only},
     {"bf16", test_bf16},

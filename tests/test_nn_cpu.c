@@ -26,37 +26,8 @@ static double tolerance(const trial *t, int array) {
     return t->spec.dtype == ZONAL_DTYPE_BF16 && trial_is_narrow(array) ? 1e-3 : 1e-5;
 }
 
-static double norm_of_difference(int64_t n, const float *a, const float *b, double *norm) {
-    double difference = 0;
-    *norm = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double d = (double)a[i] - (double)b[i];
-        difference += d * d;
-        *norm += (double)b[i] * (double)b[i];
-    }
-    *norm = sqrt(*norm);
-    return sqrt(difference);
-}
-
-static void describe(const zonal__layer_spec *spec, char *out, size_t bytes) {
-    snprintf(out, bytes,
-             "kind %d, %s, n %lld, %d x %d, channels %d to %d, kernel %d, stride %d, pad %d, "
-             "activation %d",
-             (int)spec->kind, spec->dtype == ZONAL_DTYPE_BF16 ? "bf16" : "fp32", (long long)spec->n,
-             spec->h, spec->w, spec->channels, spec->out_channels, spec->kernel, spec->stride,
-             spec->pad, (int)spec->activation);
-}
-
-/* 1e-6 is for arrays that are nearly or wholly zero: dx of a norm of two rows, for one. */
 static void check_array(const trial *got, const trial *want, int array, const char *when) {
-    double norm, difference;
-    char what[256];
-    if (!got->count[array]) return;
-    difference = norm_of_difference(got->count[array], got->wide[array], want->wide[array], &norm);
-    describe(&got->spec, what, sizeof what);
-    CHECK_MSG(difference <= tolerance(got, array) * norm + 1e-6,
-              "%s (%s): %s is off by %.3g of its norm %.3g", what, when, trial_array_names[array],
-              difference / norm, norm);
+    trial_check(got, want, array, tolerance(got, array), when);
 }
 
 static void run_both(trial *got, trial *want, int training) {
@@ -306,7 +277,7 @@ static void run_all(trial *t, zonal__layer_spec spec, int threads) {
 static void check_threads(zonal__layer_spec spec) {
     trial one, other;
     char what[256];
-    describe(&spec, what, sizeof what);
+    trial_describe(&spec, what, sizeof what);
     run_all(&one, spec, 1);
     for (int threads = 1; threads <= 4; threads++) {
         run_all(&other, spec, threads);
@@ -389,7 +360,7 @@ static void test_allocations(void) {
             char what[256];
             spec.dtype = types[type];
             spec.threads = 2;
-            describe(&spec, what, sizeof what);
+            trial_describe(&spec, what, sizeof what);
             test_every_allocation(what, make_and_drop, &spec);
         }
     zonal__nn_cpu()->destroy(NULL);

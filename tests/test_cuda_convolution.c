@@ -1,0 +1,247 @@
+/*
+ * Convolutions on the GPU beyond what tests/test_cuda_nn.c asks of every layer: the packed first
+ * layer, and the file of measured choices. "speed" prints the times of networks' layers. Skipped
+ * where there is no GPU, unless ZONAL_REQUIRE_GPU is set.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/device.h"
+#include "nn_trial.h"
+#include "test.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static char path[64];
+
+/* True where there are no layers on a GPU; says so. */
+static int no_gpu(void) {
+    if (zonal__nn_cuda()) return 0;
+    if (getenv("ZONAL_REQUIRE_GPU"))
+        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
+    else
+        test_skip("no CUDA device with cuDNN");
+    return 1;
+}
+
+/* n, side, other side, channels in and out, kernel, stride, pad */
+static zonal__layer_spec spec_of(const int *c) {
+    return LAYER_SPEC(CONVOLUTION, .n = c[0], .h = c[1], .w = c[2], .channels = c[3],
+                      .out_channels = c[4], .kernel = c[5], .stride = c[6], .pad = c[7],
+                      .dtype = ZONAL_DTYPE_BF16);
+}
+
+/* ---- the packed first layer ------------------------------------------------------------------ */
+
+/* The last one has more pictures than a grid has places. */
+static const int stems[][8] = {{3, 10, 12, 3, 16, 7, 2, 3}, {2, 8, 6, 1, 8, 7, 2, 3},
+                               {2, 2, 2, 3, 8, 7, 2, 3},    {5, 64, 32, 3, 64, 7, 2, 3},
+                               {2, 2, 40, 1, 24, 7, 2, 3},  {3, 9, 7, 3, 16, 3, 1, 1},
+                               {2, 1, 1, 1, 8, 3, 1, 1},    {2, 28, 28, 1, 64, 3, 1, 1},
+                               {2, 32, 32, 3, 33, 3, 1, 1}, {65540, 2, 2, 1, 8, 7, 2, 3}};
+
+/* Sums are fp32. y and dx are rounded to bf16, where a sum next to a tie may go the other way; the
+ * weight's gradient is rounded to bf16 by cuDNN (1.1e-3 in the mean square), twice when added up.
+ */
+static void test_stems(void) {
+    if (no_gpu()) return;
+    for (size_t i = 0; i < COUNT(stems); i++) {
+        trial got, want;
+        if (!trial_make(&got, zonal__nn_cuda(), spec_of(stems[i]))) continue;
+        CHECK(zonal__nn_cuda()->saved_bytes(got.layer) > 0); /* the packed pictures */
+        if (trial_make(&want, zonal__nn_ref(), spec_of(stems[i]))) {
+            for (int step = 0; step < 2; step++) {
+                trial_fill_all(&got, step);
+                trial_fill_all(&want, step);
+                got.accumulate = want.accumulate = step;
+                CHECK_OK(trial_forward(&got, 1));
+                CHECK_OK(trial_forward(&want, 1));
+                CHECK_OK(trial_backward(&got));
+                CHECK_OK(trial_backward(&want));
+                trial_check(&got, &want, Y, 1e-3, "stem");
+                trial_check(&got, &want, DX, 1e-3, "stem");
+                trial_check(&got, &want, DWEIGHT, 4e-3, "stem");
+            }
+            trial_drop(&want);
+        }
+        trial_drop(&got);
+    }
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static const int chosen[8] = {4, 13, 11, 24, 40, 3, 1, 1}; /* a shape that no other test has */
+
+/* One step of the layer with the choices of the process; the outputs are in *t. After a failure
+ * there is nothing to drop. */
+static int step(trial *t) {
+    if (!trial_make(t, zonal__nn_cuda(), spec_of(chosen))) return 0;
+    trial_fill_all(t, 0);
+    if (CHECK_OK(trial_forward(t, 1)) && CHECK_OK(trial_backward(t))) return 1;
+    trial_drop(t);
+    return 0;
+}
+
+static int64_t differing(const trial *a, const trial *b) {
+    return trial_differing(a->count[Y], a->wide[Y], b->wide[Y]) +
+           trial_differing(a->count[DX], a->wide[DX], b->wide[DX]) +
+           trial_differing(a->count[DWEIGHT], a->wide[DWEIGHT], b->wide[DWEIGHT]);
+}
+
+/* Rewrites the file with "choice" for every key of the layer above. */
+static int replace_choices(const char *choice) {
+    static char lines[1 << 20];
+    int replaced = 0;
+    size_t length = 0;
+    FILE *file = fopen(path, "r");
+    if (!CHECK(file != NULL)) return 0;
+    char line[1024];
+    while (fgets(line, sizeof line, file)) {
+        char *tab = strchr(line, '\t');
+        if (tab && strstr(line, "4x13x11x24 to 40")) {
+            snprintf(tab + 1, sizeof line - (size_t)(tab + 1 - line), "%s\n", choice);
+            replaced++;
+        }
+        length += (size_t)snprintf(lines + length, sizeof lines - length, "%s", line);
+    }
+    fclose(file);
+    file = fopen(path, "w");
+    if (!CHECK(file != NULL)) return 0;
+    CHECK(fwrite(lines, 1, length, file) == length);
+    CHECK(fclose(file) == 0);
+    return CHECK_MSG(replaced == 3, "%d choices of the layer in the file, not 3", replaced);
+}
+
+static void count_line(void *context, const char *line) {
+    *(int *)context += strstr(line, "does not work here") != NULL;
+}
+
+static void compare(const trial *first, const char *when, int same_bits) {
+    trial other;
+    if (!step(&other)) return;
+    trial_check(&other, first, Y, 1e-3, when);
+    trial_check(&other, first, DX, 1e-3, when);
+    trial_check(&other, first, DWEIGHT, 4e-3, when);
+    if (same_bits >= 0) CHECK_MSG((differing(first, &other) == 0) == same_bits, "%s", when);
+    trial_drop(&other);
+}
+
+/* What the file says is what is done: plain loops when it says so (which do not round the weight's
+ * gradient to bf16, as cuDNN does), cuDNN's engines again when they are read back, with the bits
+ * they had; and something that cannot be is measured anew. */
+static void test_choices(void) {
+    trial first;
+    int lines = 0;
+    char kept[80];
+    if (no_gpu() || !step(&first)) return;
+    snprintf(kept, sizeof kept, "%s.kept", path);
+    CHECK_OK(zonal__device_choices_write(kept));
+    CHECK_OK(zonal__device_choices_write(path));
+    if (replace_choices("direct") && CHECK_OK(zonal__device_choices_read(path)))
+        compare(&first, "plain loops", 0);
+    if (CHECK_OK(zonal__device_choices_read(kept))) compare(&first, "read back", 1);
+    zonal_set_log(count_line, &lines);
+    if (replace_choices("cudnn 9999 1=1") && CHECK_OK(zonal__device_choices_read(path)))
+        compare(&first, "measured anew", -1);
+    zonal_set_log(NULL, NULL);
+    CHECK_MSG(lines == 3, "%d lines in the log, not 3", lines);
+    trial_drop(&first);
+    remove(kept);
+    remove(path);
+}
+
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+typedef struct timed {
+    zonal__layer *layer;
+    zonal__layer_arrays arrays;
+    int backward;
+} timed;
+
+static zonal_status enqueue(void *context, void *stream) {
+    timed *t = context;
+    const zonal__nn_table *table = zonal__nn_cuda();
+    table->set_stream(t->layer, stream);
+    return t->backward ? table->backward(t->layer, &t->arrays)
+                       : table->forward(t->layer, &t->arrays, 1);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* On zeros: the times are for looking at, the choices were made on random data. */
+static void print_speed(const int *c, int first_layer) {
+    const zonal__nn_table *table = zonal__nn_cuda();
+    zonal__layer_spec spec = spec_of(c);
+    timed t = {0};
+    void *array[7] = {0};
+    int h, w, k;
+    double forward = 0, backward = 0, begin = seconds();
+    CHECK_OK(zonal__layer_shape(&spec, &h, &w, &k));
+    if (!CHECK_OK(table->create(&spec, &t.layer))) return;
+    double made = seconds() - begin;
+    size_t x = (size_t)spec.n * (size_t)(c[1] * c[2] * c[3]),
+           y = (size_t)spec.n * (size_t)(h * w * k);
+    size_t taps = (size_t)(c[5] * c[5] * c[3]), weight = taps * (size_t)k;
+    size_t bytes[7] = {2 * x,
+                       2 * x,
+                       2 * y,
+                       2 * weight,
+                       4 * weight,
+                       table->saved_bytes(t.layer) + 1,
+                       table->scratch_bytes(t.layer) + 1};
+    int good = 1;
+    for (int i = 0; i < 7; i++)
+        good = good && CHECK_OK(table->memory->take(bytes[i], "an array", &array[i]));
+    t.arrays = (zonal__layer_arrays){.x = array[0],
+                                     .dx = first_layer ? NULL : array[1],
+                                     .y = array[2],
+                                     .dy = array[2],
+                                     .weight = array[3],
+                                     .dweight = array[4],
+                                     .saved = array[5],
+                                     .scratch = array[6]};
+    if (good && CHECK_OK(zonal__device_time(enqueue, &t, 1, 2, 9, &forward))) {
+        t.backward = 1;
+        CHECK_OK(zonal__device_time(enqueue, &t, 1, 2, 9, &backward));
+        double tera = 2e-12 * (double)y * (double)taps;
+        printf("# %3d x %3d x %4d to %4d, kernel %d stride %d: forward %7.1f us %4.0f TFLOP/s, "
+               "backward %7.1f us %4.0f TFLOP/s, scratch %5.1f MiB, made in %.2f s\n",
+               c[1], c[2], c[3], c[4], c[5], c[6], forward, tera / forward * 1e6, backward,
+               (first_layer ? 1 : 2) * tera / backward * 1e6, (double)bytes[6] / (1 << 20), made);
+    }
+    for (int i = 0; i < 7; i++) table->memory->give_back(array[i]);
+    table->destroy(t.layer);
+}
+
+/* ResNet-18 and ResNet-50 at 224 pixels, 512 views; the first ones are first layers. */
+static void test_speed(void) {
+    static const int firsts[][8] = {{512, 224, 224, 3, 64, 7, 2, 3},
+                                    {512, 128, 128, 1, 64, 7, 2, 3},
+                                    {512, 32, 32, 3, 64, 3, 1, 1}};
+    static const int others[][8] = {
+        {512, 56, 56, 64, 64, 3, 1, 1},    {512, 56, 56, 64, 128, 3, 2, 1},
+        {512, 56, 56, 64, 128, 1, 2, 0},   {512, 28, 28, 128, 128, 3, 1, 1},
+        {512, 28, 28, 128, 256, 3, 2, 1},  {512, 14, 14, 256, 256, 3, 1, 1},
+        {512, 14, 14, 256, 512, 3, 2, 1},  {512, 7, 7, 512, 512, 3, 1, 1},
+        {512, 56, 56, 64, 256, 1, 1, 0},   {512, 56, 56, 256, 64, 1, 1, 0},
+        {512, 28, 28, 128, 512, 1, 1, 0},  {512, 28, 28, 512, 128, 1, 1, 0},
+        {512, 14, 14, 256, 1024, 1, 1, 0}, {512, 14, 14, 1024, 256, 1, 1, 0},
+        {512, 7, 7, 512, 2048, 1, 1, 0},   {512, 7, 7, 2048, 512, 1, 1, 0}};
+    if (no_gpu()) return;
+    for (size_t i = 0; i < COUNT(firsts); i++) print_speed(firsts[i], 1);
+    for (size_t i = 0; i < COUNT(others); i++) print_speed(others[i], 0);
+}
+
+static const test_case tests[] = {
+    {"stems", test_stems}, {"choices", test_choices}, {"speed", test_speed}, {0}};
+
+int main(int argc, char **argv) {
+    snprintf(path, sizeof path, "/tmp/zonal-cuda-choices-%ld.txt", (long)getpid());
+    return test_main(argc, argv, tests);
+}
