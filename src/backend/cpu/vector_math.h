@@ -20,15 +20,16 @@
 /* Adding 1.5 * 2^52 rounds to an integer, which then stands in the low bits. */
 static const double zonal__rounder = 0x1.8p52;
 
-ZONAL__INLINE int64_t zonal__bits(double x) {
-    int64_t bits;
+ZONAL__INLINE uint64_t zonal__bits(double x) {
+    uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-/* 2^k for -1022 <= k <= 1023. */
-ZONAL__INLINE double zonal__power_of_two(int64_t k) {
-    int64_t bits = (int64_t)((uint64_t)(k + 1023) << 52);
+/* 2^k for -1022 <= k <= 1023, modulo 2^64: any other k, such as one made of a NaN, gives some
+ * number and no undefined behaviour. */
+ZONAL__INLINE double zonal__power_of_two(uint64_t k) {
+    uint64_t bits = (k + 1023) << 52;
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -40,7 +41,7 @@ ZONAL__INLINE double zonal__exp(double x) {
     x = x < -746 ? -746 : x; /* exp(-745.14) is the last that does not round to 0 */
     x = x > 710 ? 710 : x;
     double shifted = x * 1.4426950408889634 + zonal__rounder;
-    int64_t k = zonal__bits(shifted) - zonal__bits(zonal__rounder);
+    uint64_t k = zonal__bits(shifted) - zonal__bits(zonal__rounder);
     double n = shifted - zonal__rounder;
     /* log 2 in two parts, the first of 32 bits: n times it is exact */
     double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
@@ -57,7 +58,7 @@ ZONAL__INLINE double zonal__exp(double x) {
     p = p * r + 1.6666666666666666e-01;
     p = p * r + 0.5;
     p = (p * r) * r + r + 1; /* r enters late: its rounding errors are then the only ones */
-    int64_t half = (int64_t)((uint64_t)(k + 2048) >> 1) - 1024; /* floor(k / 2), k >= -1077 */
+    uint64_t half = ((k + 2048) >> 1) - 1024; /* floor(k / 2), k >= -1077 */
     return p * zonal__power_of_two(half) * zonal__power_of_two(k - half);
 }
 
@@ -88,7 +89,7 @@ ZONAL__INLINE double zonal__expm1_small(double x) {
  * first two products are exact for n < 2^20), then Taylor's series on |r| <= pi/4. */
 ZONAL__INLINE void zonal__sincos(double x, double *sine, double *cosine) {
     double shifted = x * 0.6366197723675814 + zonal__rounder;
-    int64_t quarter = zonal__bits(shifted) & 3;
+    uint64_t quarter = zonal__bits(shifted) & 3;
     double n = shifted - zonal__rounder;
     double r = ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
     double z = r * r;
