@@ -14,11 +14,15 @@ int trial_is_narrow(int array) {
            array == Y || array == DX || array == DRESIDUAL;
 }
 
+int trial_is_norm(const zonal__layer_spec *spec) {
+    return spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
+}
+
 static void count_arrays(trial *t) {
     const zonal__layer_spec *spec = &t->spec;
     int h = 0, w = 0, channels = 0;
     CHECK_OK(zonal__layer_shape(spec, &h, &w, &channels));
-    int norm = spec->kind == ZONAL__LAYER_NORM, linear = spec->kind == ZONAL__LAYER_LINEAR;
+    int norm = trial_is_norm(spec), linear = spec->kind == ZONAL__LAYER_LINEAR;
     int64_t x = spec->n * spec->h * spec->w * spec->channels, y = spec->n * h * w * channels;
     int64_t taps = linear ? 1 : (int64_t)spec->kernel * spec->kernel;
     t->count[X] = t->count[DX] = x;
@@ -207,4 +211,56 @@ int64_t trial_differing(int64_t n, const float *a, const float *b) {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) count += !(a[i] == b[i]);
     return count;
+}
+
+static void copy_array(trial *to, int to_array, const trial *from, int from_array) {
+    CHECK(to->count[to_array] == from->count[from_array]);
+    for (int64_t i = 0; i < to->count[to_array]; i++)
+        to->wide[to_array][i] = from->wide[from_array][i];
+}
+
+/* What the layer would do as two: forward, then backward. */
+static void run_two(trial *norm, trial *pool) {
+    CHECK_OK(trial_forward(norm, 1));
+    copy_array(pool, X, norm, Y);
+    CHECK_OK(trial_forward(pool, 1));
+    pool->with_more = 1;
+    CHECK_OK(trial_backward(pool));
+    copy_array(norm, DY, pool, DX);
+    CHECK_OK(trial_backward(norm));
+}
+
+static void check_same(const trial *got, const trial *want, int array) {
+    int64_t differ = trial_differing(want->count[array], got->wide[array], want->wide[array]);
+    char what[256];
+    trial_describe(&got->spec, what, sizeof what);
+    CHECK_MSG(differ == 0, "%s: %lld elements of %s differ from two layers'", what,
+              (long long)differ, trial_array_names[array]);
+}
+
+void trial_check_norm_pool(const zonal__nn_table *table, zonal__layer_spec spec) {
+    static const int inputs[] = {X, SCALE, BIAS, RUNNING_MEAN, RUNNING_VARIANCE};
+    static const int outputs[] = {DX, DSCALE, DBIAS, RUNNING_MEAN, RUNNING_VARIANCE};
+    zonal__layer_spec norm_spec = spec, pool_spec = spec;
+    trial whole, norm, pool;
+    norm_spec.kind = ZONAL__LAYER_NORM;
+    pool_spec.kind = ZONAL__LAYER_MAX_POOL;
+    if (!trial_make(&whole, table, spec)) return;
+    if (trial_make(&norm, table, norm_spec)) {
+        if (trial_make(&pool, table, pool_spec)) {
+            trial_fill_all(&whole, 0);
+            for (int i = 0; i < 5; i++) copy_array(&norm, inputs[i], &whole, inputs[i]);
+            copy_array(&pool, DY, &whole, DY);
+            copy_array(&pool, DY_MORE, &whole, DY_MORE);
+            whole.with_more = 1;
+            CHECK_OK(trial_forward(&whole, 1));
+            CHECK_OK(trial_backward(&whole));
+            run_two(&norm, &pool);
+            check_same(&whole, &pool, Y);
+            for (int i = 0; i < 5; i++) check_same(&whole, &norm, outputs[i]);
+            trial_drop(&pool);
+        }
+        trial_drop(&norm);
+    }
+    trial_drop(&whole);
 }

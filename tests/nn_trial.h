@@ -77,6 +77,13 @@ void trial_describe(const zonal__layer_spec *spec, char *out, size_t bytes);
 void trial_check(const trial *got, const trial *want, int array, double tolerance,
                  const char *when);
 
+/* Fails the running test unless a NORM_POOL of the table gives the bits of its NORM and MAX_POOL,
+ * one after the other, forward and backward, with two gradients. */
+void trial_check_norm_pool(const zonal__nn_table *table, zonal__layer_spec spec);
+
+/* A norm, with a pool or without. */
+int trial_is_norm(const zonal__layer_spec *spec);
+
 /* How many of n elements differ; a NaN does. */
 int64_t trial_differing(int64_t n, const float *a, const float *b);
 

@@ -45,7 +45,7 @@ static void check_golden_array(const trial *t, const golden_layer *golden, int a
 static void check_golden(const golden_layer *golden, zonal_dtype dtype) {
     zonal__layer_spec spec = golden->spec;
     trial t;
-    int steps = spec.kind == ZONAL__LAYER_NORM && golden->training ? NORM_STEPS : 1;
+    int steps = trial_is_norm(&spec) && golden->training ? NORM_STEPS : 1;
     spec.dtype = dtype;
     if (!trial_make(&t, zonal__nn_ref(), spec)) return;
     trial_fill_all(&t, 0);
@@ -141,6 +141,11 @@ static void test_differences_linear(void) {
 }
 
 /* Ones that no step of 1/32 reorders: each element is its own multiple of 1/4. */
+static void fill_apart(trial *t) {
+    for (int64_t i = 0; i < t->count[X]; i++)
+        t->wide[X][i] = (float)(i * 7919 % t->count[X]) / 4; /* a prime: each value once */
+}
+
 static void test_differences_max_pool(void) {
     static const zonal__layer_spec specs[] = {
         LAYER(MAX_POOL, .n = 1, .h = 5, .w = 4, .channels = 2, .kernel = 3, .stride = 2, .pad = 1),
@@ -150,15 +155,14 @@ static void test_differences_max_pool(void) {
         trial t;
         if (!trial_make(&t, zonal__nn_ref(), specs[k])) continue;
         trial_fill_all(&t, 0);
-        for (int64_t i = 0; i < t.count[X]; i++)
-            t.wide[X][i] = (float)(i * 7919 % t.count[X]) / 4; /* a prime: each value once */
+        fill_apart(&t);
         check_differences(&t, "max pool", 1.0f / 32, 1e-13);
         trial_drop(&t);
     }
 }
 
 /* Draws inputs until nothing that the activation sees lies within 0.1 of the corner of relu, which
- * no difference may cross. */
+ * no difference may cross, nor any scale, which would turn the order in a pool about. */
 static int fill_off_corner(trial *t) {
     zonal__layer_spec plain_spec = t->spec;
     trial plain;
@@ -168,9 +172,15 @@ static int fill_off_corner(trial *t) {
     for (; !found && step < 256; step++) {
         trial_fill_all(&plain, step);
         trial_fill_all(t, step);
+        if (t->spec.kind == ZONAL__LAYER_NORM_POOL) {
+            fill_apart(&plain);
+            fill_apart(t);
+        }
         CHECK_OK(trial_forward(&plain, 1));
         found = 1;
         for (int64_t i = 0; i < plain.count[Y]; i++) found &= fabs((double)plain.wide[Y][i]) > 0.1;
+        for (int64_t c = 0; c < t->count[SCALE]; c++)
+            found &= fabs((double)t->wide[SCALE][c]) > 0.1;
     }
     trial_drop(&plain);
     return CHECK_MSG(found, "no draw keeps away from the corner of relu");
@@ -193,6 +203,20 @@ static void test_differences_norm(void) {
             if (fill_off_corner(&t)) check_differences(&t, name, 1.0f / 64, 2e-5);
             trial_drop(&t);
         }
+}
+
+/* As above, but x has a deviation of 10 to 20, so gradients are some tenths: the same roundings are a
+ * larger part of them. A wrong winner shows at 1. */
+static void test_differences_norm_pool(void) {
+    for (int a = ZONAL__ACTIVATION_NONE; a <= ZONAL__ACTIVATION_RELU; a++) {
+        trial t;
+        if (!trial_make(&t, zonal__nn_ref(),
+                        LAYER_SPEC(NORM_POOL, .n = 2, .h = 5, .w = 4, .channels = 2, .kernel = 3,
+                                   .stride = 2, .pad = 1, .activation = (zonal__activation)a)))
+            continue;
+        if (fill_off_corner(&t)) check_differences(&t, "norm and pool", 1.0f / 32, 1e-4);
+        trial_drop(&t);
+    }
 }
 
 static void test_differences_activation(void) {
@@ -282,6 +306,18 @@ static void test_convolution_transposed(void) {
                                 1e-11);
                     trial_drop(&t);
                 }
+}
+
+static void test_norm_pool_is_two_layers(void) {
+    for (int i = 0; i < 4; i++) {
+        zonal__layer_spec spec = LAYER_SPEC(
+            NORM_POOL, .n = 3, .h = 7, .w = 6, .channels = 5, .kernel = 3, .stride = 2, .pad = 1,
+            .activation = (zonal__activation)(i / 2), .epsilon = 1e-3f, .momentum = 0.3f);
+        spec.dtype = i % 2 ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
+        trial_check_norm_pool(zonal__nn_ref(), spec);
+        spec.kernel = spec.stride = 2;
+        trial_check_norm_pool(zonal__nn_ref(), spec);
+    }
 }
 
 static void test_mean_pool_of_constant(void) {
@@ -374,10 +410,12 @@ static const test_case tests[] = {{"pytorch_fp32", test_pytorch_fp32},
                                   {"differences_linear", test_differences_linear},
                                   {"differences_max_pool", test_differences_max_pool},
                                   {"differences_norm", test_differences_norm},
+                                  {"differences_norm_pool", test_differences_norm_pool},
                                   {"differences_activation", test_differences_activation},
                                   {"convolution_of_pixels", test_convolution_of_pixels},
                                   {"convolution_is_linear", test_convolution_is_linear},
                                   {"convolution_transposed", test_convolution_transposed},
+                                  {"norm_pool_is_two_layers", test_norm_pool_is_two_layers},
                                   {"mean_pool_of_constant", test_mean_pool_of_constant},
                                   {"norm_inference_is_affine", test_norm_inference_is_affine},
                                   {"norm_normalises", test_norm_normalises},

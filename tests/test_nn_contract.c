@@ -17,6 +17,8 @@ static const zonal__layer_spec kinds[] = {
     LAYER(ACTIVATION, .n = 3, .h = 1, .w = 1, .channels = 4, .activation = ZONAL__ACTIVATION_RELU),
     LAYER(MAX_POOL, .n = 2, .h = 5, .w = 4, .channels = 2, .kernel = 3, .stride = 2, .pad = 1),
     LAYER(MEAN_POOL, .n = 2, .h = 3, .w = 2, .channels = 3),
+    LAYER(NORM_POOL, .n = 2, .h = 5, .w = 4, .channels = 2, .kernel = 3, .stride = 2, .pad = 1,
+          .activation = ZONAL__ACTIVATION_RELU),
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -77,7 +79,7 @@ static void test_skipped_gradients(void) {
 static void test_two_gradients(void) {
     for (int k = 0; k < KINDS; k++) {
         trial apart, added;
-        if (kinds[k].kind != ZONAL__LAYER_NORM && kinds[k].kind != ZONAL__LAYER_MAX_POOL) continue;
+        if (!trial_is_norm(&kinds[k]) && kinds[k].kind != ZONAL__LAYER_MAX_POOL) continue;
         if (!trial_make(&apart, zonal__nn_ref(), kinds[k])) continue;
         if (trial_make(&added, zonal__nn_ref(), kinds[k])) {
             trial_fill_all(&apart, 0);
@@ -147,10 +149,14 @@ static void test_nan_is_passed_on(void) {
         for (int64_t i = 0; i < relu.count[Y]; i++) CHECK(isnan(relu.wide[Y][i]) == (i == 5));
         trial_drop(&relu);
     }
-    /* Pixel (1, 1) of channel 1 in the first image lies in the first two windows each way. */
-    if (trial_make(&pool, zonal__nn_ref(), kinds[ZONAL__LAYER_MAX_POOL])) {
+    /* Pixel (1, 1) of channel 1 in the first image lies in the first two windows each way. With a
+     * norm this is so in inference. */
+    for (int with_norm = 0; with_norm < 2; with_norm++) {
+        zonal__layer_spec spec = kinds[with_norm ? ZONAL__LAYER_NORM_POOL : ZONAL__LAYER_MAX_POOL];
+        if (!trial_make(&pool, zonal__nn_ref(), spec)) continue;
+        trial_fill_all(&pool, 0);
         pool.wide[X][(1 * 4 + 1) * 2 + 1] = NAN;
-        CHECK_OK(trial_forward(&pool, 1));
+        CHECK_OK(trial_forward(&pool, !with_norm));
         for (int64_t i = 0; i < pool.count[Y]; i++) {
             int64_t column = i / 2 % 2, row = i / 4 % 3, n = i / 12;
             CHECK(isnan(pool.wide[Y][i]) == (n == 0 && row < 2 && column < 2 && i % 2 == 1));
@@ -224,6 +230,7 @@ static void test_bad_shapes(void) {
     REFUSED(ZONAL_SHAPE, "stride 0", MAX_POOL, spec.stride = 0);
     REFUSED(ZONAL_SHAPE, "padding -1", CONVOLUTION, spec.pad = -1);
     REFUSED(ZONAL_SHAPE, "padding 3 must lie between 0 and 2", MAX_POOL, spec.pad = 3);
+    REFUSED(ZONAL_SHAPE, "stride 0", NORM_POOL, spec.stride = 0);
     REFUSED(ZONAL_SHAPE, "a kernel of 6 is larger than its input of 4 x 3 padded by 1", CONVOLUTION,
             spec.kernel = 6);
     REFUSED(ZONAL_SHAPE, "a kernel of 7 is larger than its input of 5 x 4 padded by 1", MAX_POOL,
@@ -248,7 +255,10 @@ static void test_bad_sizes(void) {
 }
 
 static void test_bad_options(void) {
-    REFUSED(ZONAL_ARGUMENT, "no kind 6", NORM, spec.kind = (zonal__layer_kind)6);
+    REFUSED(ZONAL_ARGUMENT, "no kind 7", NORM, spec.kind = (zonal__layer_kind)7);
+    REFUSED(ZONAL_ARGUMENT, "one after the other", NORM_POOL,
+            spec.activation = ZONAL__ACTIVATION_GELU);
+    REFUSED(ZONAL_ARGUMENT, "no residual", NORM_POOL, spec.residual = 1);
     REFUSED(ZONAL_ARGUMENT, "no activation 3", NORM, spec.activation = (zonal__activation)3);
     REFUSED(ZONAL_DTYPE, "fp32 or bf16", LINEAR, spec.dtype = ZONAL_DTYPE_FP16);
     REFUSED(ZONAL_ARGUMENT, "threads", LINEAR, spec.threads = -1);
@@ -263,16 +273,21 @@ static void test_bad_options(void) {
 }
 
 /* One value has no variance: training is refused and changes nothing, inference is not. */
-static void test_norm_of_one_value(void) {
+static void check_one_value(zonal__layer_spec spec) {
     trial t;
-    if (!trial_make(&t, zonal__nn_ref(), LAYER_SPEC(NORM, .n = 1, .h = 1, .w = 1, .channels = 4)))
-        return;
+    if (!trial_make(&t, zonal__nn_ref(), spec)) return;
     trial_fill_all(&t, 0);
     CHECK_FAILS(trial_forward(&t, 1), ZONAL_SHAPE, "use a batch of at least 2");
     for (int c = 0; c < 4; c++)
         CHECK(t.wide[RUNNING_MEAN][c] == 0.5f && t.wide[RUNNING_VARIANCE][c] == 2);
     CHECK_OK(trial_forward(&t, 0));
     trial_drop(&t);
+}
+
+static void test_norm_of_one_value(void) {
+    check_one_value(LAYER_SPEC(NORM, .n = 1, .h = 1, .w = 1, .channels = 4));
+    check_one_value(LAYER_SPEC(NORM_POOL, .n = 1, .h = 1, .w = 1, .channels = 4, .kernel = 3,
+                               .stride = 2, .pad = 1));
 }
 
 static zonal_status make_and_drop(void *context) {

@@ -46,7 +46,7 @@ static void check_outputs(const trial *got, const trial *want, const char *when)
  * inference. */
 static void check_layer(zonal__layer_spec spec, const char *way) {
     trial got, want;
-    int single = spec.kind == ZONAL__LAYER_NORM && spec.n * spec.h * spec.w == 1;
+    int single = trial_is_norm(&spec) && spec.n * spec.h * spec.w == 1;
     if (!trial_make(&got, zonal__nn_cpu(), spec)) return;
     if (trial_make(&want, zonal__nn_ref(), spec)) {
         trial_fill_all(&got, 0);
@@ -61,6 +61,19 @@ static void check_layer(zonal__layer_spec spec, const char *way) {
             run_both(&got, &want, 1);
             check_outputs(&got, &want, "without dx");
         }
+        run_both(&got, &want, 0);
+        check_array(&got, &want, Y, "inference");
+        trial_drop(&want);
+    }
+    trial_drop(&got);
+}
+
+static void check_inference(zonal__layer_spec spec) {
+    trial got, want;
+    if (!trial_make(&got, zonal__nn_cpu(), spec)) return;
+    if (trial_make(&want, zonal__nn_ref(), spec)) {
+        trial_fill_all(&got, 0);
+        trial_fill_all(&want, 0);
         run_both(&got, &want, 0);
         check_array(&got, &want, Y, "inference");
         trial_drop(&want);
@@ -216,6 +229,23 @@ static void test_pools(void) {
     }
 }
 
+/* To the bit what the two layers give, whose own tests are above. */
+static void test_norm_pool(void) {
+    static const int64_t shapes[][4] = {{2, 1, 1, 1},    {2, 5, 4, 7},   {3, 16, 16, 64},
+                                        {1, 33, 33, 3},  {2, 9, 8, 300}, {1, 4, 31, 65},
+                                        {2, 112, 112, 8}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int activation = 0; activation < 2; activation++)
+            for (int type = 0; type < 2; type++) {
+                zonal__layer_spec spec = LAYER_SPEC(
+                    NORM_POOL, .n = shapes[i][0], .h = (int)shapes[i][1], .w = (int)shapes[i][2],
+                    .channels = (int)shapes[i][3], .kernel = 3, .stride = 2, .pad = 1,
+                    .dtype = types[type], .activation = (zonal__activation)activation);
+                trial_check_norm_pool(zonal__nn_cpu(), spec);
+                check_inference(spec);
+            }
+}
+
 /* Few values make many ties, and a NaN in one window must win there and nowhere else. */
 static void test_pool_ties_and_nan(void) {
     for (int type = 0; type < 2; type++) {
@@ -260,6 +290,8 @@ static const zonal__layer_spec shapes_for_threads[] = {
           .activation = ZONAL__ACTIVATION_GELU),
     LAYER(MAX_POOL, .n = 7, .h = 33, .w = 33, .channels = 16, .kernel = 3, .stride = 2, .pad = 1),
     LAYER(MEAN_POOL, .n = 7, .h = 5, .w = 5, .channels = 65),
+    LAYER(NORM_POOL, .n = 7, .h = 33, .w = 33, .channels = 16, .kernel = 3, .stride = 2, .pad = 1,
+          .activation = ZONAL__ACTIVATION_RELU),
 };
 
 static void run_all(trial *t, zonal__layer_spec spec, int threads) {
@@ -427,6 +459,7 @@ static const test_case tests[] = {
     {"activation", test_activation},
     {"gelu", test_gelu},
     {"pools", test_pools},
+    {"norm and pool", test_norm_pool},
     {"pool: ties and NaN", test_pool_ties_and_nan},
     {"threads", test_threads},
     {"a NaN leaves no trace", test_nan_leaves_no_trace},

@@ -5,7 +5,8 @@
 enum { LONGEST_SIDE = 1 << 20 };
 
 static int has_window(const zonal__layer_spec *spec) {
-    return spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_MAX_POOL;
+    return spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_MAX_POOL ||
+           spec->kind == ZONAL__LAYER_NORM_POOL;
 }
 
 static int has_weight(const zonal__layer_spec *spec) {
@@ -13,7 +14,7 @@ static int has_weight(const zonal__layer_spec *spec) {
 }
 
 static zonal_status check_options(const zonal__layer_spec *spec) {
-    if (spec->kind < ZONAL__LAYER_CONVOLUTION || spec->kind > ZONAL__LAYER_MEAN_POOL)
+    if (spec->kind < ZONAL__LAYER_CONVOLUTION || spec->kind > ZONAL__LAYER_NORM_POOL)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kind %d of layers", (int)spec->kind);
     if (spec->activation < ZONAL__ACTIVATION_NONE || spec->activation > ZONAL__ACTIVATION_GELU)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no activation %d; use none, relu or gelu",
@@ -32,6 +33,12 @@ static zonal_status check_options(const zonal__layer_spec *spec) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the momentum of a norm must lie between 0 (for 0.1) and 1, got %g",
                           (double)spec->momentum);
+    if (spec->kind == ZONAL__LAYER_NORM_POOL &&
+        (spec->residual || spec->activation == ZONAL__ACTIVATION_GELU))
+        return ZONAL_FAIL(
+            ZONAL_ARGUMENT,
+            "a norm with a max pool takes relu or no activation, and no residual; use "
+            "a norm and a max pool one after the other");
     return ZONAL_OK;
 }
 
@@ -116,7 +123,8 @@ zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *
 }
 
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training) {
-    if (training && spec->kind == ZONAL__LAYER_NORM && spec->n == 1 && spec->h == 1 && spec->w == 1)
+    int normalises = spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
+    if (training && normalises && spec->n == 1 && spec->h == 1 && spec->w == 1)
         return ZONAL_FAIL(ZONAL_SHAPE,
                           "a norm cannot train on one value per channel, which has no variance; "
                           "use a batch of at least 2");

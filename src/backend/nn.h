@@ -29,16 +29,21 @@
  *     never wins; ties go to the first in the order of rows and columns.
  *   MEAN_POOL
  *     y[n][c] = mean over h, w of x
+ *   NORM_POOL
+ *     y = MAX_POOL(NORM(x)), without a residual and with relu or no activation: what begins a
+ *     network for large pictures, where the array between the two would be its largest. Winners are
+ *     chosen among values rounded to dtype, as if that array were there.
  *
  * A NaN is passed on to every y that it reaches: relu and MAX_POOL do not swallow it, so that a
  * step gone wrong shows in the loss. The derivative of relu at 0 is 0.
  *
  * Backward takes dy, the gradient with respect to y, and gives those with respect to x (dx), to the
  * residual (dresidual: dy times the activation's derivative) and to the parameters. It follows a
- * training forward of the same arrays, whose inputs and "saved" are unchanged. dx or dresidual
- * NULL: not wanted. Parameter gradients are added to what is there when "accumulate" is not 0, else
- * they replace it. Where y went two ways (into a branch and past it), NORM and MAX_POOL take the
- * two gradients as dy and dy_more and use their sum, so that nobody else has to add them.
+ * training forward of the same arrays, of which x, y and "saved" are unchanged; NORM reads its
+ * residual again for gelu alone, and y for relu alone. dx or dresidual NULL: not wanted. Parameter
+ * gradients are added to what is there when "accumulate" is not 0, else they replace it. Where y
+ * went two ways (into a branch and past it), NORM, MAX_POOL and NORM_POOL take the two gradients as
+ * dy and dy_more and use their sum, so that nobody else has to add them.
  *
  * No output overlaps an input or another output. Results are the same bit for bit in every run, for
  * any number of threads. Execution allocates nothing. What a layer needs only while it runs is
@@ -61,7 +66,8 @@ typedef enum zonal__layer_kind {
     ZONAL__LAYER_NORM = 2,
     ZONAL__LAYER_ACTIVATION = 3,
     ZONAL__LAYER_MAX_POOL = 4,
-    ZONAL__LAYER_MEAN_POOL = 5
+    ZONAL__LAYER_MEAN_POOL = 5,
+    ZONAL__LAYER_NORM_POOL = 6
 } zonal__layer_kind;
 
 typedef enum zonal__activation {
@@ -75,9 +81,9 @@ typedef struct zonal__layer_spec {
     int64_t n;
     int h, w, channels;           /* of x */
     int out_channels;             /* convolution, linear */
-    int kernel, stride, pad;      /* convolution, max pool */
+    int kernel, stride, pad;      /* convolution, max pool, norm pool */
     int bias;                     /* linear: 1 with a bias */
-    zonal__activation activation; /* norm, activation */
+    zonal__activation activation; /* norm, activation, norm pool */
     int residual;                 /* norm: 1 with a residual */
     float epsilon, momentum;      /* norm; 0: 1e-5, 0.1 */
     zonal_dtype dtype;            /* of activations and weights: fp32 or bf16 */
@@ -85,7 +91,8 @@ typedef struct zonal__layer_spec {
     int threads;                  /* host; 0: all there are */
 } zonal__layer_spec;
 
-/* The arrays of one run; those a layer or direction does not name are not looked at. */
+/* The arrays of one run; those a layer or direction does not name are not looked at. What a norm
+ * has, a norm pool has as well, but for the residual. */
 typedef struct zonal__layer_arrays {
     const void *x;        /* dtype */
     const void *residual; /* dtype, shape of y */
@@ -98,7 +105,7 @@ typedef struct zonal__layer_arrays {
     void *scratch; /* zonal__nn_table.scratch_bytes, aligned to 64 */
     /* backward */
     const void *dy;        /* dtype */
-    const void *dy_more;   /* dtype; norm, max pool: NULL, or a second gradient to add to dy */
+    const void *dy_more;   /* dtype; norm, the max pools: NULL, or a second gradient of y */
     void *dx, *dresidual;  /* dtype */
     float *dweight;        /* shape of weight, fp32 */
     float *dbias, *dscale; /* [k] or [c] */
@@ -128,7 +135,7 @@ typedef struct zonal__nn_table {
 zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *out_w,
                                 int *out_channels);
 
-/* What every device's forward and backward check first: a training NORM of one element per channel,
+/* What every device's forward and backward check first: a training norm of one element per channel,
  * which has no variance (ZONAL_SHAPE); backward of a layer made forward_only (ZONAL_ARGUMENT). */
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training);
 zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);

@@ -247,12 +247,14 @@ static void count_work(zonal__layer_profile *profile) {
         return;
     }
     part[ZONAL__PART_FORWARD].bytes = x + residual + y;
-    /* Backward of the mean needs no x; that of the maximum needs to know where it was, in a form
-     * that may be as small as a byte. */
+    /* Backward of the mean needs no x; that of a maximum needs to know where it was, in a form that
+     * may be as small as a byte. */
     if (spec->kind == ZONAL__LAYER_MEAN_POOL)
         part[ZONAL__PART_DATA].bytes = dy + x;
     else if (spec->kind == ZONAL__LAYER_MAX_POOL)
         part[ZONAL__PART_DATA].bytes = dy + y / size + x;
+    else if (spec->kind == ZONAL__LAYER_NORM_POOL)
+        part[ZONAL__PART_DATA].bytes = dy + y / size + x + x;
     else
         part[ZONAL__PART_DATA].bytes = x + dy + x + residual;
 }

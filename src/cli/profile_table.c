@@ -5,8 +5,8 @@
 
 #include "cli/json_line.h"
 
-static const char *const kind_names[] = {"convolution", "linear",   "norm",
-                                         "activation",  "max pool", "mean pool"};
+static const char *const kind_names[] = {"convolution", "linear",    "norm",     "activation",
+                                         "max pool",    "mean pool", "norm+pool"};
 enum { KINDS = sizeof kind_names / sizeof kind_names[0] };
 
 /* Milliseconds; 0 where the rates are not known. */

@@ -97,11 +97,14 @@ int zonal__graph_activation(zonal__graph *graph, int x, zonal__activation activa
                     (zonal__layer_spec){.kind = ZONAL__LAYER_ACTIVATION, .activation = activation});
 }
 
-int zonal__graph_max_pool(zonal__graph *graph, int x, int kernel, int stride) {
-    return add_node(
-        graph, x, ZONAL__NODE_NONE, 0,
-        (zonal__layer_spec){
-            .kind = ZONAL__LAYER_MAX_POOL, .kernel = kernel, .stride = stride, .pad = kernel / 2});
+int zonal__graph_norm_pool(zonal__graph *graph, int x, int entry, zonal__activation activation,
+                           int kernel, int stride) {
+    return add_node(graph, x, ZONAL__NODE_NONE, entry,
+                    (zonal__layer_spec){.kind = ZONAL__LAYER_NORM_POOL,
+                                        .activation = activation,
+                                        .kernel = kernel,
+                                        .stride = stride,
+                                        .pad = kernel / 2});
 }
 
 int zonal__graph_mean_pool(zonal__graph *graph, int x) {

@@ -10,8 +10,8 @@
  * Declaring and using are apart, because a state_dict lists the last norm of a block before the
  * shortcut that must be computed before it.
  *
- * An output is read by at most two nodes, and by two only if it comes from a NORM or MAX_POOL:
- * these take two gradients (backend/nn.h).
+ * An output is read by at most two nodes, and by two only if it comes from a NORM, MAX_POOL or
+ * NORM_POOL: these take two gradients (backend/nn.h).
  */
 #ifndef ZONAL_NN_GRAPH_H
 #define ZONAL_NN_GRAPH_H
@@ -32,7 +32,7 @@ enum {
     ZONAL__MOST_CONVOLUTIONS = 53,
     ZONAL__MOST_PROJECTOR_LAYERS = 8,
     ZONAL__MOST_ENTRIES = 6 * ZONAL__MOST_CONVOLUTIONS + 7 * ZONAL__MOST_PROJECTOR_LAYERS,
-    ZONAL__MOST_NODES = 2 * ZONAL__MOST_CONVOLUTIONS + 2 + 3 * ZONAL__MOST_PROJECTOR_LAYERS,
+    ZONAL__MOST_NODES = 2 * ZONAL__MOST_CONVOLUTIONS + 1 + 3 * ZONAL__MOST_PROJECTOR_LAYERS,
     /* Entries begin at multiples of this many elements: 64 bytes, in bf16 as well. */
     ZONAL__ENTRY_ALIGNMENT = 32
 };
@@ -56,7 +56,7 @@ typedef struct zonal__node {
     zonal__layer_spec layer; /* without n, h, w and what depends on the device */
     int x;                   /* the node whose output it reads, or ZONAL__NODE_PICTURES */
     int residual;            /* norm: the node whose output is added, or ZONAL__NODE_NONE */
-    int entry; /* its first entry; convolution and linear: weight (, bias); norm: scale, bias,
+    int entry; /* its first entry; convolution and linear: weight (, bias); norms: scale, bias,
                   running mean, running variance, batches */
 } zonal__node;
 
@@ -88,7 +88,8 @@ int zonal__graph_linear(zonal__graph *graph, int x, int entry);
 int zonal__graph_norm(zonal__graph *graph, int x, int entry, zonal__activation activation,
                       int residual);
 int zonal__graph_activation(zonal__graph *graph, int x, zonal__activation activation);
-int zonal__graph_max_pool(zonal__graph *graph, int x, int kernel, int stride);
+int zonal__graph_norm_pool(zonal__graph *graph, int x, int entry, zonal__activation activation,
+                           int kernel, int stride);
 int zonal__graph_mean_pool(zonal__graph *graph, int x);
 
 /* The channels of a node's output. */

@@ -75,8 +75,10 @@ static void build_stem(builder *b) {
                                                   small ? 3 : 7);
     int norm = zonal__graph_declare_norm(graph, "bn1", channels);
     b->x = zonal__graph_convolution(graph, ZONAL__NODE_PICTURES, weight, small ? 1 : 2);
-    b->x = zonal__graph_norm(graph, b->x, norm, ZONAL__ACTIVATION_RELU, ZONAL__NODE_NONE);
-    if (!small) b->x = zonal__graph_max_pool(graph, b->x, 3, 2);
+    if (small)
+        b->x = zonal__graph_norm(graph, b->x, norm, ZONAL__ACTIVATION_RELU, ZONAL__NODE_NONE);
+    else
+        b->x = zonal__graph_norm_pool(graph, b->x, norm, ZONAL__ACTIVATION_RELU, 3, 2);
 }
 
 /* One convolution of a block's branch, and where its norm begins in the table. */

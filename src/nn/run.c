@@ -65,10 +65,11 @@ static void extend(zonal__lifetime *array, int time) {
     if (time > array->last) array->last = time;
 }
 
-/* Node i reads the output of "source" forward, and may do so again backward. */
+/* Node i reads the output of "source" forward, and with "again" backward too. */
 static void note_reader(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i,
-                        int source) {
-    if (source >= 0) extend(&life[source][Y], run->spec.forward_only ? i : time_back(run, i));
+                        int source, int again) {
+    if (source >= 0)
+        extend(&life[source][Y], again && !run->spec.forward_only ? time_back(run, i) : i);
 }
 
 static void plan_outputs(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS]) {
@@ -76,10 +77,10 @@ static void plan_outputs(const zonal__run *run, zonal__lifetime (*life)[NODE_ARR
     for (int i = 0; i < run->count; i++) {
         const zonal__node *node = &graph->nodes[i];
         life[i][Y] = (zonal__lifetime){.bytes = output_bytes(run, i), .first = i, .last = i};
-        note_reader(run, life, i, node->x);
-        note_reader(run, life, i, node->residual);
-        if (node->layer.kind == ZONAL__LAYER_NORM || node->layer.kind == ZONAL__LAYER_ACTIVATION)
-            note_reader(run, life, i, i); /* backward may read what forward wrote */
+        zonal__activation activation = node->layer.activation;
+        note_reader(run, life, i, node->x, 1);
+        note_reader(run, life, i, node->residual, activation == ZONAL__ACTIVATION_GELU);
+        note_reader(run, life, i, i, activation != ZONAL__ACTIVATION_NONE);
     }
     extend(&life[graph->features][Y], 2 * run->count); /* the caller reads these */
     extend(&life[graph->projections][Y], 2 * run->count);
@@ -120,18 +121,20 @@ static void *array_of(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS
 static void point_to_parameters(const zonal__model *model, const zonal__node *node,
                                 zonal__layer_arrays *arrays) {
     const zonal__entry *entry = &model->graph.entries[node->entry];
+    int normalises =
+        node->layer.kind == ZONAL__LAYER_NORM || node->layer.kind == ZONAL__LAYER_NORM_POOL;
     if (node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR) {
         arrays->weight = model->bf16 ? (const void *)(model->bf16 + entry->offset)
                                      : (const void *)(model->parameters + entry->offset);
         arrays->dweight = model->gradients + entry->offset;
     }
-    if (node->layer.kind == ZONAL__LAYER_NORM) {
+    if (normalises) {
         arrays->scale = model->parameters + entry->offset;
         arrays->dscale = model->gradients + entry->offset;
         arrays->running_mean = model->statistics + entry[2].offset;
         arrays->running_variance = model->statistics + entry[3].offset;
     }
-    if (node->layer.kind == ZONAL__LAYER_NORM || node->layer.bias) {
+    if (normalises || node->layer.bias) {
         arrays->bias = model->parameters + entry[1].offset;
         arrays->dbias = model->gradients + entry[1].offset;
     }

@@ -16,6 +16,7 @@ static const zonal__cpu_family *const families[] = {
     [ZONAL__LAYER_ACTIVATION] = &zonal__layers_activation,
     [ZONAL__LAYER_MAX_POOL] = &zonal__layers_max_pool,
     [ZONAL__LAYER_MEAN_POOL] = &zonal__layers_mean_pool,
+    [ZONAL__LAYER_NORM_POOL] = &zonal__layers_norm_pool,
 };
 
 static void destroy(zonal__layer *layer) {
@@ -104,10 +105,8 @@ static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arr
     return run(&work);
 }
 
-/* The host's layers keep their own. */
 static size_t scratch_bytes(const zonal__layer *layer) {
-    (void)layer;
-    return 0;
+    return layer->family->scratch ? layer->family->scratch(layer) : 0;
 }
 
 static const zonal__nn_table table = {.name = "cpu",

@@ -18,6 +18,7 @@ typedef struct zonal__cpu_family {
     zonal_status (*prepare)(zonal__layer *layer); /* takes all scratch; NULL: none is needed */
     void (*release)(zonal__layer *layer);         /* what prepare took, all or part of it */
     size_t (*saved)(const zonal__layer *layer);   /* NULL: nothing is saved */
+    size_t (*scratch)(const zonal__layer *layer); /* NULL: it keeps its own */
     zonal_status (*forward)(zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
     zonal_status (*backward)(zonal__layer *layer, const zonal__layer_arrays *arrays);
 } zonal__cpu_family;
@@ -27,6 +28,7 @@ extern const zonal__cpu_family zonal__layers_norm;
 extern const zonal__cpu_family zonal__layers_activation;
 extern const zonal__cpu_family zonal__layers_max_pool;
 extern const zonal__cpu_family zonal__layers_mean_pool;
+extern const zonal__cpu_family zonal__layers_norm_pool;
 
 struct zonal__layer {
     const zonal__cpu_family *family;

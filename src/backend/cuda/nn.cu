@@ -22,6 +22,8 @@ static const zonal__cuda_layer_kind *kind_of(zonal__layer_kind kind) {
         return &zonal__cuda_activation;
     case ZONAL__LAYER_MAX_POOL:
         return &zonal__cuda_max_pool;
+    case ZONAL__LAYER_NORM_POOL:
+        return &zonal__cuda_norm_pool;
     default:
         return &zonal__cuda_mean_pool;
     }

@@ -17,6 +17,8 @@ static const layer_family families[] = {
     [ZONAL__LAYER_MAX_POOL] = {zonal__ref_max_pool, zonal__ref_max_pool_back,
                                zonal__ref_max_pool_saved},
     [ZONAL__LAYER_MEAN_POOL] = {zonal__ref_mean_pool, zonal__ref_mean_pool_back, NULL},
+    [ZONAL__LAYER_NORM_POOL] = {zonal__ref_norm_pool, zonal__ref_norm_pool_back,
+                                zonal__ref_norm_pool_saved},
 };
 
 static void destroy(zonal__layer *layer) {
@@ -73,10 +75,8 @@ static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arr
     return ZONAL_OK;
 }
 
-/* The host's layers keep their own. */
 static size_t scratch_bytes(const zonal__layer *layer) {
-    (void)layer;
-    return 0;
+    return layer->spec.kind == ZONAL__LAYER_NORM_POOL ? zonal__ref_norm_pool_scratch(layer) : 0;
 }
 
 static const zonal__nn_table table = {.name = "ref",

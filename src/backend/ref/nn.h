@@ -76,6 +76,12 @@ void zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *a
 void zonal__ref_max_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
 size_t zonal__ref_max_pool_saved(const zonal__layer *layer);
 
+void zonal__ref_norm_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                          int training);
+void zonal__ref_norm_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+size_t zonal__ref_norm_pool_saved(const zonal__layer *layer);
+size_t zonal__ref_norm_pool_scratch(const zonal__layer *layer);
+
 void zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
                           int training);
 void zonal__ref_mean_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);

@@ -115,11 +115,16 @@ void zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *array
     }
 }
 
+/* A residual is read for gelu alone: relu's derivative shows in y. */
 static double gradient_before_activation(const zonal__layer *layer,
                                          const zonal__layer_arrays *arrays, const statistics *own,
                                          int64_t at) {
-    double z = before_activation(layer, arrays, own, at);
-    return zonal__ref_dy(layer, arrays, at) * slope(layer->spec.activation, z);
+    zonal__activation activation = layer->spec.activation;
+    double dy = zonal__ref_dy(layer, arrays, at);
+    if (activation == ZONAL__ACTIVATION_NONE) return dy;
+    if (activation == ZONAL__ACTIVATION_RELU && layer->spec.residual)
+        return dy * slope(activation, zonal__ref_element(layer, arrays->y, at));
+    return dy * slope(activation, before_activation(layer, arrays, own, at));
 }
 
 static void norm_back_channel(const zonal__layer *layer, const zonal__layer_arrays *arrays,
