@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(77)
 
-from harness import PROGRAM, SOURCE, case, refused, report, run, run_json, run_tests, skip
+from harness import PROGRAM, case, refused, report, run, run_json, run_tests, skip
 
 
 def near(a, b, relative=1e-12, absolute=0.0):
@@ -632,31 +631,5 @@ def test_help():
                f"{command} --help fits 80 columns", done.stdout)
 
 
-def test_demo():
-    script = os.path.join(SOURCE, "scripts", "demo.sh")
-
-    @case("the demo runs to its end, in 80 columns")
-    def _():
-        os.mkdir("copy")
-        shutil.copy(PROGRAM, "copy/zonal")
-        done = subprocess.run([script, "copy/zonal"], capture_output=True, text=True, timeout=100)
-        lines = done.stdout.replace(os.getcwd(), "").splitlines()
-        assert done.returncode == 0 and not done.stderr, done.stderr
-        assert max(map(len, lines)) <= 80
-        assert np.load("copy/demo/gradient.npy").shape == (2000, 256)
-        for picture in ("heat", "kernels"):
-            xml.etree.ElementTree.parse(f"copy/demo/{picture}.svg")
-
-    @case("the demo fails when a step fails")
-    def _():
-        os.chmod("copy/zonal", 0o755)
-        with open("copy/zonal", "w") as file:
-            file.write("#!/bin/sh\n[ \"$1\" != kernel ]\n")
-        done = subprocess.run([script, "copy/zonal"], capture_output=True, timeout=100)
-        assert done.returncode != 0
-
-    shutil.rmtree("copy")
-
-
 run_tests(test_help, test_kernel, test_values, test_gradients, test_remarks, test_variance,
-          test_bench, test_bad_files, test_bad_options, test_bad_outputs, test_demo)
+          test_bench, test_bad_files, test_bad_options, test_bad_outputs)

@@ -320,6 +320,21 @@ def test_eval():
         assert all(len(line) <= 80 for line in text.splitlines()), text
         assert "mean" in text and "+-" in text and "long-name" in text
 
+    @case("runs of one method have a mean, those of two methods have not")
+    def _():
+        arguments = ("--protocol", "retrieval", "--features", "projector", "--quiet")
+        shutil.copytree("run", "same")
+        shutil.copytree("run", "other")
+        with open("run/config.toml") as file:
+            config = file.read()
+        assert 'method = "mmd-band"' in config
+        with open("other/config.toml", "w") as file:
+            file.write(config.replace('method = "mmd-band"', 'method = "mmd-heat"'))
+        assert run_json("eval", "run", "other", *arguments)["means"] == []
+        (mean,) = run_json("eval", "run", "other", "same", *arguments)["means"]
+        assert mean["count"] == 2 and mean["method"] == "mmd-band"
+        remove("same", "other")
+
     for command in ("eval", "embed", "export"):
         text = done_well(command, "--help")
         report(all(len(line) <= 80 for line in text.splitlines()), f"{command} --help: 80 columns")

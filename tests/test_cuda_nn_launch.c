@@ -70,21 +70,72 @@ static void test_every_element_once(void) {
         }
 }
 
-static void test_whole(void) {
+/* All rows of every thread, first those that are read twice, then "held" ones, as the resident
+ * kernels take them. */
+static void walk_resident(const zonal__resident *r, int held, unsigned char *seen) {
+    int blocks = r->blocks * r->shape.columns, again = r->each > held ? r->each - held : 0;
+    for (int block = 0; block < blocks; block++)
+        for (int thread = 0; thread < ZONAL__RESIDENT_THREADS; thread++) {
+            zonal__column_place at = zonal__column_find(&r->shape, blocks, block, thread);
+            if (at.first >= at.end) continue;
+            int64_t kept = at.first + again * at.step;
+            CHECK(kept < at.end); /* the first held row is there, where two or more are held */
+            for (int64_t i = at.first; i < kept; i += at.step)
+                for (int k = 0; k < 8; k++) seen[i + k]++;
+            for (int u = 0; u < held && kept + u * at.step < at.end; u++)
+                for (int k = 0; k < 8; k++) seen[kept + u * at.step + k]++;
+        }
+}
+
+static void check_resident(int64_t rows, int channels, int processors, int held) {
+    zonal__resident r;
+    int64_t count = rows * channels, wrong = 0;
+    zonal__resident_make(rows, channels, 2, processors, 2 * processors, &r);
+    int columns = zonal__nn_ceil(channels, 32);
+    CHECK((r.blocks > 0) == (channels % 8 == 0 && columns <= 2 * processors));
+    if (r.blocks == 0) return;
+    CHECK(r.shape.across * r.shape.down == ZONAL__RESIDENT_THREADS && r.shape.columns == columns);
+    CHECK(r.blocks * columns <= 2 * processors);
+    CHECK((int64_t)r.blocks * r.shape.down * r.each >= rows);
+    unsigned char *seen = calloc((size_t)count, 1);
+    if (!CHECK(seen != NULL)) return;
+    walk_resident(&r, held, seen);
+    for (int64_t i = 0; i < count; i++) wrong += seen[i] != 1;
+    CHECK_MSG(wrong == 0, "%lld rows of %d channels on %d processors: %lld elements not seen once",
+              (long long)rows, channels, processors, (long long)wrong);
+    free(seen);
+}
+
+static void test_resident(void) {
     for (int i = 0; i < CHANNEL_COUNTS; i++)
         for (int k = 0; k < ROW_COUNTS; k++) {
-            zonal__columns c;
-            int whole = zonal__columns_make_whole(row_counts[k], channel_counts[i], 2, &c);
-            CHECK(whole == (channel_counts[i] % 8 == 0 && row_counts[k] <= 8192));
-            check_columns(&c);
-            if (whole && row_counts[k] * channel_counts[i] <= 1 << 20)
-                check_walk(&c, c.columns, 4, k % 2);
+            if (row_counts[k] * channel_counts[i] > 1 << 20) continue;
+            for (int processors = 1; processors < 200; processors = 3 * processors + 1)
+                check_resident(row_counts[k], channel_counts[i], processors, 2 + k % 4);
         }
-    zonal__columns c;
-    CHECK(zonal__columns_make_whole(8192, 128, 2, &c) && c.columns == 16 && c.across == 1);
-    CHECK(zonal__columns_make_whole(512, 2048, 2, &c) && c.columns == 128 && c.across == 2);
-    CHECK(!zonal__columns_make_whole(8193, 128, 2, &c) && c.across == 16);
-    CHECK(!zonal__columns_make_whole(4097, 128, 4, &c));
+}
+
+/* Rows, channels; columns, blocks of one and rows of a thread, on an H200: a step of ResNet-18 with
+ * 512 pictures of 32 or 64 pixels. */
+static void test_resident_usual(void) {
+    static const int usual[][5] = {
+        {512, 2048, 64, 2, 4},    {512, 512, 16, 8, 1},   {2048, 256, 8, 16, 2},
+        {2048, 512, 16, 8, 4},    {8192, 128, 4, 32, 4},  {32768, 64, 2, 128, 4},
+        {131072, 64, 2, 128, 16}, {32768, 128, 4, 64, 8}, {25088, 512, 16, 16, 25}};
+    zonal__resident r;
+    for (int i = 0; i < 9; i++) {
+        zonal__resident_make(usual[i][0], usual[i][1], 2, 132, 264, &r);
+        CHECK_MSG(r.shape.columns == usual[i][2] && r.blocks == usual[i][3] &&
+                      r.each == usual[i][4],
+                  "%d rows of %d channels: %d columns of %d blocks, %d rows a thread", usual[i][0],
+                  usual[i][1], r.shape.columns, r.blocks, r.each);
+    }
+    zonal__resident_make(1 << 18, 64, 2, 132, 264, &r); /* as large as they come */
+    CHECK(r.blocks > 0);
+    zonal__resident_make((1 << 18) + 1, 64, 2, 132, 264, &r);
+    CHECK(r.blocks == 0);
+    zonal__resident_make((1 << 17) + 1, 64, 4, 132, 264, &r);
+    CHECK(r.blocks == 0);
 }
 
 /* More elements than 32 bits count: the last place is where it should be. */
@@ -101,7 +152,7 @@ static void test_large(void) {
 
 /* The sizes that ResNets have in a batch of 512 keep every thread busy. */
 static void test_usual(void) {
-    static const int usual[][2] = {{64, 48}, {128, 24}, {256, 24}, {512, 24}, {2048, 24}};
+    static const int usual[][2] = {{64, 48}, {128, 48}, {256, 48}, {512, 48}, {2048, 48}};
     for (int i = 0; i < 5; i++) {
         zonal__columns c;
         zonal__columns_make(1 << 20, usual[i][0], &c);
@@ -145,7 +196,8 @@ static void test_pool_windows(void) {
 }
 
 static const test_case tests[] = {{"every_element_once", test_every_element_once},
-                                  {"whole", test_whole},
+                                  {"resident", test_resident},
+                                  {"resident_usual", test_resident_usual},
                                   {"large", test_large},
                                   {"usual", test_usual},
                                   {"pool_rows", test_pool_rows},

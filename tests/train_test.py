@@ -126,6 +126,27 @@ def test_folder():
         for text in ("network", "data", "f* = ", "margin"):
             assert text in done.stdout, done.stdout
 
+    @case("the batch is all there is of a few pictures, unless given")
+    def _():
+        without = [word for word in TEXTURES if word not in ("--batch", "8")]
+        trained(*without, "--steps", 2, "--out", "few")
+        assert "batch = 32 " in read("few/config.toml").decode()
+        shutil.rmtree("few")
+
+    @case("idle threads sleep, unless the user has chosen")
+    def _():
+        def spins(**chosen):
+            """How long threads spin before they sleep; an entry for each time the program begins."""
+            kept = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+            done = train("--help", env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})
+            assert done.returncode == 0
+            return [line.split("'")[1] for line in done.stderr.splitlines() if "SPINCOUNT" in line]
+
+        if spins(GOMP_SPINCOUNT="7"):  # else it is built without GNU's OpenMP
+            assert spins(GOMP_SPINCOUNT="7") == ["7"] and spins()[-1] == "0"
+            (active,) = spins(OMP_WAIT_POLICY="ACTIVE")
+            assert int(active) > 1000000
+
     @case("its metrics: one step and one meter at each logged step, and every checkpoint")
     def _():
         found = lines("runs/textures-disk-1")
@@ -272,6 +293,23 @@ def test_resume():
             assert lines("asked", "checkpoint") == lines("whole", "checkpoint")
             shutil.rmtree("asked")
 
+    @case("Ctrl-C on a terminal is acknowledged")
+    def _():
+        ours, theirs = os.openpty()
+        process = subprocess.Popen(
+            [PROGRAM, "train", *TEXTURES, "--quiet", "--steps", "100000", "--out", "seen"],
+            stderr=theirs,
+        )
+        os.close(theirs)
+        wait_for(lambda: os.path.exists("seen/metrics.jsonl") and len(lines("seen")) > 2, process)
+        process.send_signal(signal.SIGINT)
+        said = b""
+        while b"Ctrl-C once more" not in said:  # at the end of the terminal read fails
+            said += os.read(ours, 1000)
+        assert process.wait(60) == 0
+        os.close(ours)
+        shutil.rmtree("seen")
+
     def kill_and_resume(seed, every):
         draw = random.Random(seed)
         began = time.monotonic()
@@ -349,6 +387,9 @@ def test_resume():
 def test_refusals():
     refused("no pictures named", 2, "zonal train DIR", "train")
     refused("pictures that are not there", 1, "nowhere", "train", "nowhere")
+    refused("a view option of the other law", 2, "--view-hue", "train", *TEXTURES, "--view-hue", 0.1)
+    refused("an option of views that there are none of", 2, "--local-area", "train", *TEXTURES,
+            "--law", "byol", "--local-area", "0.1,0.2")
     refused("a batch of 1", 2, "--batch", "train", "textures:disk", "--batch", 1)
     refused("a batch of more than there is", 2, "--batch 64", "train", *tiny(batch=64))
     refused("a larger micro-batch", 2, "--micro-batch", "train", *TEXTURES, "--micro-batch", 9)

@@ -50,13 +50,13 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
 void zonal__eval_results_fini(zonal__eval_results *results);
 
 /* A table for each protocol, at most 80 columns, on stdout; rows that differ in run or seed alone,
- * not in method, are followed by their mean and sample standard deviation. "detail": accuracy by class and the
- * confusion matrix of each classification. */
+ * not in method, are followed by their mean and sample standard deviation. "detail": accuracy by
+ * class and the confusion matrix of each classification. */
 void zonal__eval_results_print(const zonal__eval_results *results, int detail);
 
 /* The results with this protocol and subject (NULL: all) as member "results" of the open JSON
- * object; with neither given also "means", those over the runs of a
- * method and over seeds. */
+ * object; with neither given also "means", those over the runs of a method
+ * and over seeds. */
 void zonal__eval_results_json(zonal__json *json, const zonal__eval_results *results,
                               const char *protocol, const char *subject, int detail);
 

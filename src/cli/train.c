@@ -1,12 +1,14 @@
 /*
  * zonal train: pretrains a network on pictures, in a run folder that can be resumed.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend/device.h"
 #include "cli/cli.h"
@@ -33,14 +35,24 @@ static const zonal__cli_usage usage = {
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_asked;
+static volatile sig_atomic_t stop_asked, someone_watches;
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere */
 
+/* A step may take a while, so whoever presses Ctrl-C is told that it was seen. */
+static void acknowledge(void) {
+    static const char words[] = "ending after this step; Ctrl-C once more ends at once\n";
+    int error = errno;
+    zonal__progress_interrupted();
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0) someone_watches = 0;
+    errno = error;
+}
+
 /* The first signal asks for an end, the second has its usual effect: an end at once. */
 static void ask_to_stop(int signal_number) {
     stop_asked = 1;
+    if (signal_number == SIGINT && someone_watches) acknowledge();
     for (int i = 0; i < STOP_SIGNALS; i++)
         if (stop_signals[i] == signal_number) sigaction(signal_number, &usual[i], NULL);
 }
@@ -48,6 +60,7 @@ static void ask_to_stop(int signal_number) {
 static void catch_signals(void) {
     struct sigaction action = {.sa_handler = ask_to_stop};
     sigemptyset(&action.sa_mask);
+    someone_watches = isatty(STDERR_FILENO);
     for (int i = 0; i < STOP_SIGNALS; i++)
         if (sigaction(stop_signals[i], NULL, &usual[i]) == 0 && usual[i].sa_handler != SIG_IGN)
             sigaction(stop_signals[i], &action, NULL);
@@ -176,6 +189,7 @@ static zonal_status make_steps(job *j) {
     j->began = now() - j->folder.seconds;
     mark(j);
     zonal__train_print_begin_steps(&j->print, total, j->folder.seconds);
+    zonal__progress_update(&j->print.bar, zonal__trainer_steps_done(j->trainer));
     while ((step = zonal__trainer_steps_done(j->trainer)) < total && !stopping) {
         ZONAL_TRY(zonal__trainer_step(j->trainer));
         stopping = stop_asked != 0; /* read once, so that an end never goes without a checkpoint */
@@ -188,7 +202,8 @@ static zonal_status make_steps(job *j) {
                          "--resume %s",
                          step, total, j->folder.path);
     else
-        zonal__train_say(&j->print, "done: %" PRId64 " steps, %s", total, j->folder.path);
+        zonal__train_say(&j->print, "done: %" PRId64 " steps; next: zonal eval %s", total,
+                         j->folder.path);
     return ZONAL_OK;
 }
 
@@ -265,6 +280,7 @@ static zonal_status begin(job *j) {
 static zonal_status train(job *j) {
     zonal__training *t = j->training;
     int64_t size = (t->settings.views + t->settings.local_views) * t->settings.batch;
+    if (t->settings.out && !t->settings.resume) ZONAL_TRY(zonal__run_folder_check(t->settings.out));
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
     if (t->settings.resume) {
@@ -326,6 +342,12 @@ static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRA
     if (resume) {
         snprintf(path, ZONAL__TRAINING_PATH, "%s/config.toml", resume);
         file = path;
+    }
+    if (resume && access(path, R_OK) != 0) {
+        (void)ZONAL_FAIL(ZONAL_IO,
+                         "cannot read %s: %s; --resume takes a folder that zonal train made", path,
+                         strerror(errno));
+        return zonal__cli_failed();
     }
     status = zonal__cli_parse_file(&usage, zonal__train_table, &t->settings, argc, argv, file,
                                    &t->options, &t->config);

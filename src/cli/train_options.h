@@ -78,4 +78,9 @@ int zonal__train_option_is_free(const char *name);
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
                               int local, zonal__view_law *law);
 
+/* The first given --view-... option that views of the law, which is settled, do not use; NULL:
+ * there is none. */
+const char *zonal__train_unused_view(const zonal__train_settings *settings,
+                                     const zonal__options *options);
+
 #endif

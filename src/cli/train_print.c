@@ -165,6 +165,7 @@ void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, do
     snprintf(print->label, sizeof print->label, "training");
     zonal__progress_begin(&print->bar, print->label, total, print->quiet);
     print->bar.began -= seconds;
+    print->bar.next = 0;                             /* at once: the first step may take long */
     if (!print->bar.terminal) print->bar.silent = 1; /* the table says it */
 }
 
@@ -183,10 +184,10 @@ void zonal__train_print_step(zonal__train_print *print, const zonal__training *t
     char row[160];
     if (!print->table_begun)
         put_in_table(print,
-                     "   step   epoch    loss     inv        D     rate  img/s     cos    rank"
-                     "       p");
+                     "   step   epoch    loss     inv        D     rate  img/s     cos   rank"
+                     "        p");
     print->table_begun = 1;
-    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %7.3f %7.1f %7.2g",
+    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %7.3f %6.1f %8.2g",
              line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
              line->metrics.rate, line->images_per_second, meter->mean_cosine, meter->effective_rank,
              meter->p_uniform);

@@ -90,6 +90,12 @@ static zonal_status settle_views(zonal__training *t) {
     return ZONAL_OK;
 }
 
+/* A folder of a few pictures need not be told that it is small. */
+static void settle_batch(zonal__training *t) {
+    int64_t count = t->source->count;
+    if (!given(t, "batch") && count >= 2 && count < t->settings.batch) t->settings.batch = count;
+}
+
 /* ---- network --------------------------------------------------------------------------------- */
 
 static zonal_status parse_projector(const char *text, zonal__network_spec *spec) {
@@ -98,8 +104,8 @@ static zonal_status parse_projector(const char *text, zonal__network_spec *spec)
     snprintf(list, sizeof list, "%s", text);
     for (char *c = list; *c; c++)
         if (*c == '-') *c = ',';
-    ZONAL_TRY(zonal__list_int64(list, "--projector", 1, 65536, ZONAL__MOST_PROJECTOR_LAYERS, width,
-                                &spec->projector_layers));
+    ZONAL_TRY(zonal__list_int64(list, "each layer of --projector, as in 2048-2048-256,", 1, 65536,
+                                ZONAL__MOST_PROJECTOR_LAYERS, width, &spec->projector_layers));
     for (int i = 0; i < spec->projector_layers; i++) spec->projector_width[i] = (int)width[i];
     return ZONAL_OK;
 }
@@ -328,6 +334,16 @@ static zonal_status fill_schedule(zonal__training *t) {
     return zonal__schedule_check(schedule);
 }
 
+/* What has no effect was meant to have one. */
+static zonal_status check_views(const zonal__training *t) {
+    const char *unused = zonal__train_unused_view(&t->settings, &t->options);
+    if (!unused) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "--%s has no effect on these views; leave it out, or change --law or "
+                      "--local-views (zonal train --help says which law it is of)",
+                      unused);
+}
+
 static zonal_status check_batch(const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
     if (s->batch < 2)
@@ -361,6 +377,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
     settle_path(t, "class-list", t->class_list, &s->source.class_list);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
+    settle_batch(t);
     ZONAL_TRY(fill_laws(t));
     fill_loader(t);
     return ZONAL_OK;
@@ -382,6 +399,7 @@ zonal_status zonal__training_open(zonal__training *t) {
         .no_graph = !s->graph,
         .threads = (int)s->threads};
     ZONAL_TRY(zonal__training_open_views(t));
+    ZONAL_TRY(check_views(t));
     ZONAL_TRY(check_batch(t));
     ZONAL_TRY(zonal__training_network(t, &t->trainer.network));
     fill_optimiser(t);

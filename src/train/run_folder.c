@@ -109,6 +109,18 @@ static zonal_status furnish_or_close(zonal__run_folder *folder, const char *conf
     return status;
 }
 
+zonal_status zonal__run_folder_check(const char *path) {
+    char parent[ZONAL__RUN_FOLDER_PATH];
+    struct stat found;
+    size_t length = strlen(path);
+    if (lstat(path, &found) == 0) return cannot_make(path, EEXIST);
+    if (length >= sizeof parent) return cannot_make(path, ENAMETOOLONG);
+    while (length > 1 && path[length - 1] == '/') length--;
+    while (length > 0 && path[length - 1] != '/') length--;
+    snprintf(parent, sizeof parent, "%.*s", (int)length, path);
+    return access(length ? parent : ".", W_OK | X_OK) == 0 ? ZONAL_OK : cannot_make(path, errno);
+}
+
 zonal_status zonal__run_folder_create(const char *path, const char *config, int64_t keep,
                                       zonal__run_folder *folder) {
     ZONAL_TRY(set_path(folder, path, keep));

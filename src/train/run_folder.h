@@ -54,6 +54,9 @@ typedef struct zonal__run_folder {
     double seconds; /* of training, up to the step it was rewound to */
 } zonal__run_folder;
 
+/* Whether a folder could be made here, for asking before the work that would be lost. */
+zonal_status zonal__run_folder_check(const char *path);
+
 /* Makes a folder that is not there yet, with this config.toml. The folder that it lies in must be
  * there. On failure nothing is left to close. */
 zonal_status zonal__run_folder_create(const char *path, const char *config, int64_t keep,

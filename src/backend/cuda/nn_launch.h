@@ -20,13 +20,15 @@
 #endif
 
 enum {
-    ZONAL__NN_THREADS = 384,      /* of a block; two on a multiprocessor leave 80 registers each */
-    ZONAL__NN_VECTOR = 8,         /* channels that a thread moves at a time */
-    ZONAL__NN_TILE = 128,         /* channels of a column, at most */
-    ZONAL__NN_WHOLE = 128 << 10,  /* bytes of a thread's channels in all rows, for one block to have
-                                     them; the cache has 256 KiB */
-    ZONAL__NN_WHOLE_BLOCKS = 128, /* about as many as there are multiprocessors */
-    ZONAL__POOL_THREADS = 256     /* of a block, at most */
+    ZONAL__NN_THREADS = 384, /* of a block; two on a multiprocessor leave 80 registers each */
+    ZONAL__NN_VECTOR = 8,    /* channels that a thread moves at a time */
+    ZONAL__NN_TILE = 64,     /* channels of a column, at most: 128 bytes; the fewer, the sooner its
+                                blocks' sums are added */
+    ZONAL__RESIDENT_THREADS = 256,
+    ZONAL__RESIDENT_ACROSS = 4,       /* groups of a column: 32 channels, one for each lane */
+    ZONAL__RESIDENT_ROWS = 4,         /* of a thread, before a multiprocessor gets a second block */
+    ZONAL__RESIDENT_BYTES = 32 << 20, /* of the array; what is read twice is still in the cache */
+    ZONAL__POOL_THREADS = 256         /* of a block, at most */
 };
 
 typedef struct zonal__columns {
@@ -53,26 +55,40 @@ static inline void zonal__columns_make(int64_t rows, int channels, zonal__column
     c->down = ZONAL__NN_THREADS / c->across;
 }
 
-/* Where rows are few, one block has all rows of narrow columns, so that one kernel can do the work
- * of two: its second reading finds the rows in the multiprocessor's own cache. Returns 0 where they
- * are too many for that, or channels come one by one. */
-static inline int zonal__columns_make_whole(int64_t rows, int channels, int element_bytes,
-                                            zonal__columns *c) {
-    zonal__columns_make(rows, channels, c);
-    if (c->vector == 1 || rows > ZONAL__NN_WHOLE / (c->vector * element_bytes)) return 0;
-    c->across = zonal__nn_ceil(c->groups, ZONAL__NN_WHOLE_BLOCKS);
-    if (c->across > ZONAL__NN_TILE / c->vector) c->across = ZONAL__NN_TILE / c->vector;
-    c->columns = zonal__nn_ceil(c->groups, c->across);
-    c->down = ZONAL__NN_THREADS / c->across;
-    return 1;
-}
-
 /* Blocks of each column: as many as there is work for when each thread takes "at_once" rows, but
  * all columns together no more than "most". */
 static inline int zonal__columns_blocks(const zonal__columns *c, int at_once, int most) {
     int64_t work = (c->rows + (int64_t)c->down * at_once - 1) / ((int64_t)c->down * at_once);
     int64_t room = most / c->columns > 1 ? most / c->columns : 1;
     return (int)(work < room ? work : room);
+}
+
+/* Arrays that are not large are done by blocks that all run at once, "most" of them at most, which
+ * wait for each other between summing up and using the sums (nn_norm_resident.cuh). Few blocks make
+ * few sums to add, many keep more loads under way. */
+typedef struct zonal__resident {
+    zonal__columns shape;
+    int blocks; /* of a column; 0: the array is too large, or its channels come one by one */
+    int each;   /* rows of a thread; some have one less */
+} zonal__resident;
+
+static inline void zonal__resident_make(int64_t rows, int channels, int element_bytes,
+                                        int processors, int most, zonal__resident *r) {
+    zonal__columns *c = &r->shape;
+    int64_t steps, room, few;
+    r->blocks = r->each = 0;
+    zonal__columns_make(rows, channels, c);
+    c->across = ZONAL__RESIDENT_ACROSS;
+    c->columns = zonal__nn_ceil(c->groups, c->across);
+    c->down = ZONAL__RESIDENT_THREADS / c->across;
+    if (c->vector == 1 || c->columns > most) return;
+    if (rows > ZONAL__RESIDENT_BYTES / ((int64_t)channels * element_bytes)) return;
+    steps = zonal__nn_ceil(rows, c->down);
+    few = zonal__nn_ceil(steps, ZONAL__RESIDENT_ROWS);
+    room = processors / c->columns > few ? processors / c->columns : few;
+    if (room > most / c->columns) room = most / c->columns;
+    r->blocks = zonal__nn_ceil(steps, zonal__nn_ceil(steps, room)); /* as few as even shares need */
+    r->each = zonal__nn_ceil(steps, r->blocks);
 }
 
 /* Where thread "thread" of block "block" stands. Elements are those of the array, [rows][channels].

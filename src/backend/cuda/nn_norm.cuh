@@ -27,7 +27,8 @@ typedef struct norm_args {
     /* relu with vectors: whether z > 0, one bit for each element; NULL: not wanted. */
     uint8_t *positive;
     double *partial;   /* [columns][blocks of a column][2][channels of a column] */
-    unsigned *tickets; /* [columns]: blocks that have finished; 0 between launches */
+    unsigned *tickets; /* [columns]: blocks that have come so far */
+    int each;          /* resident: rows of a thread; some have one less */
     /* backward */
     const void *dy, *dy_more;
     void *dx, *dresidual;
@@ -42,9 +43,12 @@ typedef void (*norm_kernel)(const norm_args);
 typedef struct norm_kernels {
     norm_kernel statistics, apply;
     norm_kernel back_sums, back_apply;
-    norm_kernel back_apply_stored; /* where back_sums has stored g in dresidual */
-    norm_kernel whole, back_whole; /* both in one, where a block has all rows of its channels */
+    norm_kernel back_apply_stored;       /* where back_sums has stored g in dresidual */
+    norm_kernel resident, back_resident; /* all in one: nn_norm_resident.cuh */
 } norm_kernels;
+
+/* The one that makes the statistics alone, for a layer that uses them in its own way. */
+norm_kernel zonal__norm_statistics(zonal_dtype dtype, int vector);
 
 /* Fills in those of the way back; in nn_norm_back.cu. */
 void zonal__norm_choose_back(const zonal__layer_spec *spec, int vector, norm_kernels *kernels);
@@ -126,7 +130,7 @@ __device__ inline void norm_add_blocks(const zonal__columns &shape, const double
     double sum = 0;
     if (way < ways) {
         const double *from = partial + threadIdx.x % sums;
-#pragma unroll 8
+#pragma unroll 16
         for (int block = way; block < blocks; block += ways) sum += from[(int64_t)block * sums];
     }
     __syncthreads();

@@ -253,7 +253,8 @@ __device__ static inline void update_one(const step_args &args, const coefficien
 template <zonal__optimiser_kind KIND>
 __global__ void __launch_bounds__(THREADS)
     optimiser_update(const __grid_constant__ step_args args) {
-    chunk own = args.chunks[blockIdx.x];
+    /* From the last chunk to the first: gradients that were summed last are still in the cache. */
+    chunk own = args.chunks[gridDim.x - 1 - blockIdx.x];
     int done = 0;
     if (args.step->refused != NONE_REFUSED) return;
     coefficients c = coefficients_of(args, own.segment);
