@@ -4,10 +4,10 @@
  *
  *     nn_layers [--batch 128] [--side 64] [--threads 2] [--runs 5] [--bf16] [--verbose]
  *
- * Convolutions, norms (with relu and residual), pools and the last linear layer, with the shapes,
- * strides and order of torchvision's resnet18; arrays are zeros and random numbers, for times do
- * not depend on them. Prints one JSON line, the fastest of the runs, and with --verbose a line per
- * layer before it, the fastest of each.
+ * Convolutions, norms (with relu and residual, the first one with its max pool), the mean pool and
+ * the last linear layer, with the shapes, strides and order of torchvision's resnet18; arrays are
+ * zeros and random numbers, for times do not depend on them. Prints one JSON line, the fastest of
+ * the runs, and with --verbose a line per layer before it, the fastest of each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,7 @@ static void give_arrays(network *net, bench_layer *own, int h, int w, int channe
     int64_t x = spec->n * spec->h * spec->w * spec->channels, y = spec->n * h * w * channels;
     int64_t taps = spec->kind == ZONAL__LAYER_LINEAR ? 1 : spec->kernel * spec->kernel;
     int64_t saved = (int64_t)zonal__nn_cpu()->saved_bytes(own->layer);
+    int64_t scratch = (int64_t)zonal__nn_cpu()->scratch_bytes(own->layer);
     a->x = array(net, x, 1);
     a->y = array(net, y, 1);
     a->dy = array(net, y, 1);
@@ -76,6 +77,7 @@ static void give_arrays(network *net, bench_layer *own, int h, int w, int channe
     a->running_mean = array(net, channels, 0);
     a->running_variance = array(net, channels, 0);
     a->saved = array(net, (saved + 3) / 4, 0);
+    a->scratch = array(net, (scratch + 3) / 4, 0);
 }
 
 /* Appends a layer; returns the side of its output. */
@@ -97,16 +99,20 @@ static int append(network *net, zonal__layer_spec spec) {
     return h;
 }
 
-/* A convolution and its norm. */
-static int append_pair(network *net, int side, int in, int out, int kernel, int stride, int relu,
-                       int residual) {
-    side = append(net, (zonal__layer_spec){.kind = ZONAL__LAYER_CONVOLUTION,
+static int append_convolution(network *net, int side, int in, int out, int kernel, int stride) {
+    return append(net, (zonal__layer_spec){.kind = ZONAL__LAYER_CONVOLUTION,
                                            .h = side,
                                            .channels = in,
                                            .out_channels = out,
                                            .kernel = kernel,
                                            .stride = stride,
                                            .pad = kernel / 2});
+}
+
+/* A convolution and its norm. */
+static int append_pair(network *net, int side, int in, int out, int kernel, int stride, int relu,
+                       int residual) {
+    side = append_convolution(net, side, in, out, kernel, stride);
     return append(net, (zonal__layer_spec){.kind = ZONAL__LAYER_NORM,
                                            .h = side,
                                            .channels = out,
@@ -117,10 +123,11 @@ static int append_pair(network *net, int side, int in, int out, int kernel, int 
 
 static void make_resnet18(network *net, int side) {
     int channels = 64;
-    side = append_pair(net, side, 3, 64, 7, 2, 1, 0);
-    side = append(net, (zonal__layer_spec){.kind = ZONAL__LAYER_MAX_POOL,
+    side = append_convolution(net, side, 3, 64, 7, 2);
+    side = append(net, (zonal__layer_spec){.kind = ZONAL__LAYER_NORM_POOL,
                                            .h = side,
                                            .channels = 64,
+                                           .activation = ZONAL__ACTIVATION_RELU,
                                            .kernel = 3,
                                            .stride = 2,
                                            .pad = 1});
@@ -165,9 +172,10 @@ static void run_once(network *net) {
 }
 
 static void report(const network *net, int side, int verbose) {
-    static const char *const names[] = {"convolution", "linear",   "norm",
-                                        "activation",  "max pool", "mean pool"};
-    double forward[6] = {0}, backward[6] = {0};
+    static const char *const names[] = {"convolution", "linear",    "norm",     "activation",
+                                        "max pool",    "mean pool", "norm pool"};
+    enum { KINDS = sizeof names / sizeof *names };
+    double forward[KINDS] = {0}, backward[KINDS] = {0};
     for (int i = 0; i < net->layers; i++) {
         const bench_layer *own = &net->layer[i];
         forward[own->spec.kind] += own->forward_ms;
@@ -178,7 +186,7 @@ static void report(const network *net, int side, int verbose) {
                    own->spec.kernel, own->spec.stride, own->forward_ms, own->backward_ms);
     }
     if (verbose)
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < KINDS; k++)
             printf("%-11s forward %8.2f backward %8.2f ms\n", names[k], forward[k], backward[k]);
     printf("{\"batch\": %d, \"side\": %d, \"threads\": %d, \"dtype\": \"%s\", \"forward_ms\": "
            "%.1f, \"backward_ms\": %.1f, \"ms\": %.1f, \"array_mib\": %.0f}\n",

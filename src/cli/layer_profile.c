@@ -251,8 +251,6 @@ static void count_work(zonal__layer_profile *profile) {
      * may be as small as a byte. */
     if (spec->kind == ZONAL__LAYER_MEAN_POOL)
         part[ZONAL__PART_DATA].bytes = dy + x;
-    else if (spec->kind == ZONAL__LAYER_MAX_POOL)
-        part[ZONAL__PART_DATA].bytes = dy + y / size + x;
     else if (spec->kind == ZONAL__LAYER_NORM_POOL)
         part[ZONAL__PART_DATA].bytes = dy + y / size + x + x;
     else

@@ -10,8 +10,8 @@
  * Declaring and using are apart, because a state_dict lists the last norm of a block before the
  * shortcut that must be computed before it.
  *
- * An output is read by at most two nodes, and by two only if it comes from a NORM, MAX_POOL or
- * NORM_POOL: these take two gradients (backend/nn.h).
+ * An output is read by at most two nodes, and by two only if it comes from a NORM or NORM_POOL:
+ * these take two gradients (backend/nn.h).
  */
 #ifndef ZONAL_NN_GRAPH_H
 #define ZONAL_NN_GRAPH_H
@@ -81,7 +81,7 @@ int zonal__graph_declare_convolution(zonal__graph *graph, const char *name, int 
 int zonal__graph_declare_linear(zonal__graph *graph, const char *name, int in, int out, int bias);
 int zonal__graph_declare_norm(zonal__graph *graph, const char *name, int channels);
 
-/* Each adds a node that reads the output of node "x" and returns its number. Convolutions and max
+/* Each adds a node that reads the output of node "x" and returns its number. Convolutions and norm
  * pools of an odd kernel are padded by half of it, so that stride 1 keeps the size. */
 int zonal__graph_convolution(zonal__graph *graph, int x, int entry, int stride);
 int zonal__graph_linear(zonal__graph *graph, int x, int entry);
