@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/training.h: ten steps of training whole networks, by PyTorch in float64.
+
+Run with Python 3, torch and torchvision (1.13 and 0.14 made the stored numbers):
+    python3 make_training.py > training.h
+It takes a minute.
+
+The networks are those of make_network.py: torchvision's blocks, narrow, with a projector. First
+weights and pictures come from its hash, which tests/test_training.c repeats. The two views of a
+picture have part of their numbers in common; every step has pictures of its own. Both views go
+through the network as one batch.
+
+The loss, from the definitions and by nothing that zonal has: rows divided by their norms, then
+    (1 - lambda) L_inv + lambda batch D
+    L_inv  mean over pictures and views of |x - mean over the views|^2
+    D      mean over views and over all pairs, i = j included, of psi(x_i.x_j)
+    psi    sum over l >= 1 of b_l P_l, b_l ~ exp(-t l (l + d - 2)) N_l, sum b_l = 1, where P_l are
+           Gegenbauer polynomials with P_l(1) = 1 and N_l counts the harmonics of degree l
+AdamW then moves all parameters, with decay on the weights of convolutions and linear layers alone.
+
+Rounding grows over the steps: AdamW divides a gradient by its size, so that an element whose
+gradient is all rounding moves as far as any other, and the derivative of relu jumps. How fast is
+measured here by float32 runs that only differ in the order of their sums: "drift" is the largest
+relative distance of any of them from float64, of any of the four numbers, in this step or one
+before. The seed is the first with which no relu or max pool of the first step comes near to a jump
+(make_network.py), so that the first gradient is the same up to rounding.
+"""
+
+import math
+import sys
+
+import torch
+
+from make_network import MARGIN, Margin, Network, fill, noise
+
+STEPS, BATCH, VIEWS, LAMBDA, RATE = 10, 16, 2, 0.05, 1e-3
+PARTS = ("total", "invariance", "discrepancy", "gradient_norm")
+
+# What the hash is asked for: COMMON + step and OWN + VIEWS step + view.
+COMMON, OWN = 4000, 5000
+
+# A decay of 5e-4 over ten steps is lost in rounding; the second case has one that shows.
+CASES = [
+    dict(name="resnet18", depth=18, stem="IMAGENET", channels=3, h=36, w=40, decay=5e-4,
+         projector=[32, 32, 16], activation="GELU", norm=1, last_bias=1),
+    dict(name="resnet18_small_grey", depth=18, stem="SMALL", channels=1, h=16, w=14, decay=20.0,
+         projector=[48, 32], activation="GELU", norm=1, last_bias=1),
+]
+
+# Float32 in several orders of summation.
+ROUNDINGS = [dict(mkldnn=True, layout=torch.contiguous_format),
+             dict(mkldnn=True, layout=torch.channels_last),
+             dict(mkldnn=False, layout=torch.contiguous_format)]
+
+
+def pictures(case, seed, step):
+    """[views][batch] of them, as float32"""
+    shape = (BATCH, case["h"], case["w"], case["channels"])
+    count = math.prod(shape)
+    common = 3 * noise(seed, COMMON + step, count)
+    views = [common + 2 * noise(seed, OWN + VIEWS * step + v, count) for v in range(VIEWS)]
+    x = torch.cat([torch.from_numpy(view).float().reshape(shape) for view in views])
+    return x.permute(0, 3, 1, 2)
+
+
+def heat_weights(d):
+    """b_1, b_2, ... until they no longer count in float64"""
+    t, b = 5 / d, []
+    while not b or b[-1] > 1e-20 * max(b):
+        l = len(b) + 1
+        harmonics = math.comb(l + d - 1, d - 1) - (math.comb(l + d - 3, d - 1) if l > 1 else 0)
+        b.append(math.exp(-t * l * (l + d - 2)) * harmonics)
+    return [value / sum(b) for value in b]
+
+
+def psi(c, d):
+    before, p, total = torch.ones_like(c), c, 0
+    for l, weight in enumerate(heat_weights(d), 1):
+        total = total + weight * p
+        before, p = p, ((2 * l + d - 2) * c * p - l * before) / (l + d - 2)
+    return total
+
+
+def objective(z):
+    """of projections [views batch][d]: the loss and its two parts"""
+    d = z.shape[1]
+    x = (z / z.norm(dim=1, keepdim=True)).reshape(VIEWS, BATCH, d)
+    invariance = (x - x.mean(0)).pow(2).sum(2).mean()
+    discrepancy = sum(psi(view @ view.T, d).mean() for view in x) / VIEWS
+    return (1 - LAMBDA) * invariance + LAMBDA * BATCH * discrepancy, invariance, discrepancy
+
+
+def optimiser(network, decay):
+    weights = [p for p in network.parameters() if p.dim() > 1]
+    others = [p for p in network.parameters() if p.dim() == 1]
+    return torch.optim.AdamW([dict(params=weights, weight_decay=decay),
+                              dict(params=others, weight_decay=0.0)], lr=RATE)
+
+
+def train(case, seed, dtype, steps=STEPS, layout=torch.contiguous_format, mkldnn=True):
+    """The numbers of every step, and how near the first came to a jump."""
+    network = Network(case).to(dtype)
+    fill(network, seed)
+    network.to(memory_format=layout).train()
+    margin, first_margin = Margin(network), None
+    adamw = optimiser(network, case["decay"])
+    rows = []
+    with torch.backends.mkldnn.flags(enabled=mkldnn):
+        for step in range(steps):
+            x = pictures(case, seed, step).to(dtype).contiguous(memory_format=layout)
+            parts = objective(network(x))
+            first_margin = first_margin or margin.least
+            adamw.zero_grad()
+            parts[0].backward()
+            squares = sum(float(p.grad.double().pow(2).sum()) for p in network.parameters())
+            rows.append([float(part) for part in parts] + [math.sqrt(squares)])
+            adamw.step()
+    return rows, first_margin
+
+
+def find_seed(case):
+    for seed in range(1, 300):
+        if train(case, seed, torch.float64, steps=1)[1] > MARGIN:
+            return seed
+    sys.exit(f"{case['name']}: no seed keeps the margin")
+
+
+def measure_drift(case, seed, want):
+    runs = [train(case, seed, torch.float32, **rounding)[0] for rounding in ROUNDINGS]
+    drift, largest = [], 0.0
+    for step, row in enumerate(want):
+        largest = max([largest] + [abs(run[step][i] / row[i] - 1)
+                                   for run in runs for i in range(len(PARTS))])
+        drift.append(largest)
+    return drift
+
+
+def write_case(case):
+    case["width"] = 0.125
+    seed = find_seed(case)
+    want, margin = train(case, seed, torch.float64)
+    drift = measure_drift(case, seed, want)
+    print(f"{case['name']}: seed {seed}, margin {margin:.1e}, drift "
+          + " ".join(f"{d:.1e}" for d in drift), file=sys.stderr)
+    print(f"""    {{.name = "{case["name"]}",
+     .network = {{.depth = {case["depth"]}, .stem = ZONAL__STEM_{case["stem"]},
+                 .channels = {case["channels"]}, .width = {case["width"]},
+                 .projector_layers = {len(case["projector"])},
+                 .projector_width = {{{", ".join(map(str, case["projector"]))}}},
+                 .projector_activation = ZONAL__ACTIVATION_{case["activation"]},
+                 .projector_norm = {case["norm"]}, .projector_last_bias = {case["last_bias"]},
+                 .dtype = ZONAL_DTYPE_FP32}},
+     .h = {case["h"]}, .w = {case["w"]}, .seed = {seed}, .weight_decay = {case["decay"]},
+     .steps = {{""")
+    for row, distance in zip(want, drift):
+        fields = [f".{part} = {value:.15g}" for part, value in zip(PARTS, row)]
+        print(f"         {{{fields[0]}, {fields[1]},\n          {fields[2]}, {fields[3]}, "
+              f".drift = {distance:.2g}}},")
+    print("     }},")
+
+
+def main():
+    torch.set_num_threads(1)
+    print("/* Made by make_training.py with PyTorch; do not edit. */")
+    print("/* clang-format off */")
+    print("static const golden_training golden_trainings[] = {")
+    for case in CASES:
+        write_case(case)
+    print("};")
+
+
+if __name__ == "__main__":
+    main()
