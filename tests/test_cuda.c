@@ -8,16 +8,11 @@
 #include "backend/device.h"
 #include "core/npy.h"
 #include "core/random.h"
-#include "test.h"
+#include "gpu.h"
 #include "zonal/loss.h"
 
 static int no_gpu(void) {
-    if (zonal__device_available() == ZONAL_OK) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device");
-    return 1;
+    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
 }
 
 /* ---- 16-bit elements on the host ------------------------------------------------------------- */

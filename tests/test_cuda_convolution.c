@@ -5,26 +5,19 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "backend/device.h"
+#include "gpu.h"
 #include "nn_trial.h"
-#include "test.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static char path[64];
 
-/* True where there are no layers on a GPU; says so. */
 static int no_gpu(void) {
-    if (zonal__nn_cuda()) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device with cuDNN");
-    return 1;
+    return gpu_is_missing(zonal__nn_cuda() != NULL);
 }
 
 /* n, side, other side, channels in and out, kernel, stride, pad */

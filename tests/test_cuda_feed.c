@@ -8,17 +8,12 @@
 #include "backend/device.h"
 #include "core/memory.h"
 #include "data/feed.h"
-#include "test.h"
+#include "gpu.h"
 
 enum { BATCH = 12, SIDE = 40, LOCAL = 24, STEPS = 9 };
 
 static int no_gpu(void) {
-    if (zonal__device_available() == ZONAL_OK) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device");
-    return 1;
+    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
 }
 
 typedef struct laws {

@@ -9,16 +9,10 @@
 #include "backend/neighbours.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "test.h"
+#include "gpu.h"
 
-static int have_device(void) {
-    if (zonal__device_available() == ZONAL_OK) return 1;
-    if (getenv("ZONAL_REQUIRE_GPU")) {
-        test_fail(__FILE__, __LINE__, "%s", zonal_last_error()->message);
-        return 0;
-    }
-    test_skip(zonal_last_error()->message);
-    return 0;
+static int no_gpu(void) {
+    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
 }
 
 /* Cheap random numbers in (-1/2, 1/2): a million rows take a second. */
@@ -101,7 +95,7 @@ static void check(int64_t rows, int64_t queries, int64_t dim, int k, int64_t sel
 
 static void test_tiny(void) {
     const zonal__neighbours_table *ref = zonal__neighbours_ref();
-    if (!have_device()) return;
+    if (no_gpu()) return;
     check(1, 1, 1, 1, -1, 1, ref);
     check(2, 2, 4, 1, 0, 2, ref);
     check(300, 3, 7, 256, -1, 3, ref);
@@ -110,7 +104,7 @@ static void test_tiny(void) {
 
 static void test_shapes(void) {
     const zonal__neighbours_table *ref = zonal__neighbours_ref();
-    if (!have_device()) return;
+    if (no_gpu()) return;
     check(255, 5, 16, 20, -1, 5, ref);
     check(256, 5, 16, 20, -1, 64, ref);
     check(257, 33, 100, 7, -1, 33, ref);
@@ -125,7 +119,7 @@ static void test_shapes(void) {
 static void test_copies(void) {
     enum { DIM = 37, K = 12 };
     trial t = {.rows = 4000, .queries = 50, .dim = DIM, .k = K, .self = -1};
-    if (!have_device()) return;
+    if (no_gpu()) return;
     if (trial_init(&t)) {
         for (int copy = 1; copy < 4; copy++)
             memcpy(t.x + copy * 1000 * DIM, t.x, (size_t)1000 * DIM * sizeof *t.x);
@@ -141,7 +135,7 @@ static void test_copies(void) {
 /* All rows alike: every cosine ties, and the pool of candidates never takes a newcomer. */
 static void test_all_alike(void) {
     trial t = {.rows = 3000, .queries = 3, .dim = 8, .k = 40, .self = -1};
-    if (!have_device()) return;
+    if (no_gpu()) return;
     if (trial_init(&t)) {
         for (int64_t i = 8; i < t.rows * 8; i++) t.x[i] = t.x[i - 8];
         CHECK_OK(run(zonal__neighbours_cuda(), &t, t.queries));
@@ -157,7 +151,7 @@ static void test_refused(void) {
     zonal__neighbours *n;
     double cosine[8];
     int32_t row[8];
-    if (!have_device()) return;
+    if (no_gpu()) return;
     table = zonal__neighbours_cuda();
     if (!CHECK_OK(table->create(&spec, &n))) return;
     CHECK_FAILS(table->cosines(n, 1, q, out), ZONAL_ARGUMENT, "the bank must be set");
@@ -186,7 +180,7 @@ static void test_time(void) {
     float *x = NULL, *q = NULL;
     double *cosine = NULL, best = INFINITY, search = INFINITY;
     int32_t *row = NULL;
-    if (!have_device()) return;
+    if (no_gpu()) return;
     table = zonal__neighbours_cuda();
     if (CHECK_OK(ZONAL_NEW(&x, ROWS * DIM, "rows")) &&
         CHECK_OK(ZONAL_NEW(&q, QUERIES * DIM, "queries")) &&

@@ -4,12 +4,12 @@
  * types, and the same bits from run to run and from a graph. "speed" prints times. Skipped where
  * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
  */
-#include <stdlib.h>
 
 #include "backend/device.h"
 #include "failing_alloc.h"
+#include "gpu.h"
+#include "nn_shapes.h"
 #include "nn_trial.h"
-#include "test.h"
 
 static const zonal_dtype types[] = {ZONAL_DTYPE_FP32, ZONAL_DTYPE_BF16};
 
@@ -19,14 +19,8 @@ enum { OUTPUTS = sizeof outputs / sizeof outputs[0] };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* True where there are no layers on a GPU; says so. */
 static int no_gpu(void) {
-    if (zonal__nn_cuda()) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device with cuDNN");
-    return 1;
+    return gpu_is_missing(zonal__nn_cuda() != NULL);
 }
 
 /* ---- one layer ------------------------------------------------------------------------------- */
@@ -100,17 +94,6 @@ static void check_types(const zonal__nn_table *oracle, zonal__layer_spec spec) {
 
 /* ---- convolution and linear ------------------------------------------------------------------ */
 
-/* n, side, other side, channels in and out, kernel, stride, pad */
-static const int convolutions[][8] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},    {1, 1, 1, 3, 7, 3, 1, 1},    {2, 1, 5, 7, 65, 3, 2, 1},
-    {5, 2, 2, 64, 65, 3, 1, 1},  {3, 4, 4, 65, 64, 3, 2, 1},  {2, 5, 3, 16, 16, 1, 1, 0},
-    {4, 7, 7, 16, 7, 1, 2, 0},   {1, 8, 8, 64, 64, 3, 1, 1},  {2, 9, 8, 64, 130, 3, 2, 1},
-    {2, 17, 16, 3, 64, 7, 2, 3}, {1, 33, 33, 1, 16, 7, 2, 3}, {2, 33, 20, 3, 3, 3, 1, 1},
-    {5, 6, 6, 7, 16, 3, 1, 0},   {3, 7, 5, 3, 16, 3, 1, 2},   {2, 11, 11, 16, 3, 3, 3, 1},
-    {2, 9, 9, 7, 7, 2, 3, 0},    {1, 12, 12, 3, 5, 2, 5, 1},  {2, 15, 15, 16, 16, 7, 1, 3},
-    {2, 6, 6, 200, 33, 3, 1, 1}, {1, 4, 4, 512, 40, 3, 1, 1}, {9, 2, 2, 96, 256, 3, 1, 1},
-};
-
 static zonal__layer_spec convolution_of(const int *c) {
     return LAYER_SPEC(CONVOLUTION, .n = c[0], .h = c[1], .w = c[2], .channels = c[3],
                       .out_channels = c[4], .kernel = c[5], .stride = c[6], .pad = c[7]);
@@ -148,10 +131,7 @@ static void test_network_convolutions(void) {
         check_types(zonal__nn_cpu(), convolution_of(network_convolutions[i]));
 }
 
-/* n, channels in and out, bias */
-static const int linears[][4] = {{1, 1, 1, 0},   {1, 3, 7, 1},     {2, 65, 64, 1},
-                                 {5, 16, 1, 0},  {33, 64, 65, 1},  {100, 130, 7, 0},
-                                 {3, 7, 300, 1}, {257, 33, 31, 1}, {40, 600, 48, 1}};
+/* As in nn_shapes.h: n, channels in and out, bias. */
 static const int network_linears[][4] = {
     {512, 512, 2048, 0}, {512, 2048, 2048, 0}, {512, 2048, 256, 1}, {2, 2048, 256, 0}};
 

@@ -3,7 +3,6 @@
  * kind, refusals, graphs, the same bits every time. "speed" prints times. Skipped where there is no
  * GPU, unless ZONAL_REQUIRE_GPU is set.
  */
-#include <stdlib.h>
 
 #include "backend/device.h"
 #include "backend/memory.h"
@@ -11,17 +10,12 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "failing_alloc.h"
-#include "test.h"
+#include "gpu.h"
 
 enum { STEPS = 10, MOST_SEGMENTS = 6 };
 
 static int no_gpu(void) {
-    if (zonal__optimiser_cuda()) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device");
-    return 1;
+    return gpu_is_missing(zonal__optimiser_cuda() != NULL);
 }
 
 /* ---- a problem ------------------------------------------------------------------------------- */

@@ -9,18 +9,13 @@
 #include "backend/device.h"
 #include "core/memory.h"
 #include "folder.h"
-#include "test.h"
+#include "gpu.h"
 #include "train/checkpoint.h"
 #include "train/trainer_state.h"
 
 static int no_gpu(void) {
-    if (zonal__device_available() == ZONAL_OK && zonal__nn_cuda() && zonal__optimiser_cuda())
-        return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device, or a build without cuDNN");
-    return 1;
+    return gpu_is_missing(zonal__device_available() == ZONAL_OK && zonal__nn_cuda() &&
+                          zonal__optimiser_cuda());
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */

@@ -14,17 +14,12 @@
 #include "backend/views.h"
 #include "core/random.h"
 #include "failing_alloc.h"
-#include "test.h"
+#include "gpu.h"
 
 static const double allowed_steps = 0.1;
 
 static int no_gpu(void) {
-    if (zonal__device_available() == ZONAL_OK) return 0;
-    if (getenv("ZONAL_REQUIRE_GPU"))
-        test_fail(__FILE__, __LINE__, "a GPU is required: %s", zonal_last_error()->message);
-    else
-        test_skip("no CUDA device");
-    return 1;
+    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */

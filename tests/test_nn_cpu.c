@@ -7,6 +7,7 @@
 #include "backend/cpu/nn_product.h"
 #include "core/memory.h"
 #include "failing_alloc.h"
+#include "nn_shapes.h"
 #include "nn_trial.h"
 #include "test.h"
 
@@ -90,18 +91,6 @@ static void check_types(zonal__layer_spec spec, const char *way) {
 
 /* ---- convolution and linear ------------------------------------------------------------------ */
 
-/* n, side, other side, channels in and out, kernel, stride, pad */
-static const int convolutions[][8] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},    {1, 1, 1, 3, 7, 3, 1, 1},    {2, 1, 5, 7, 65, 3, 2, 1},
-    {5, 2, 2, 64, 65, 3, 1, 1},  {3, 4, 4, 65, 64, 3, 2, 1},  {2, 5, 3, 16, 16, 1, 1, 0},
-    {4, 7, 7, 16, 7, 1, 2, 0},   {1, 8, 8, 64, 64, 3, 1, 1},  {2, 9, 8, 64, 130, 3, 2, 1},
-    {2, 17, 16, 3, 64, 7, 2, 3}, {1, 33, 33, 1, 16, 7, 2, 3}, {2, 33, 20, 3, 3, 3, 1, 1},
-    {5, 6, 6, 7, 16, 3, 1, 0},   {3, 7, 5, 3, 16, 3, 1, 2},   {2, 11, 11, 16, 3, 3, 3, 1},
-    {2, 9, 9, 7, 7, 2, 3, 0},    {1, 12, 12, 3, 5, 2, 5, 1},  {2, 15, 15, 16, 16, 7, 1, 3},
-    {2, 6, 6, 200, 33, 3, 1, 1}, {2, 5, 5, 3, 300, 3, 2, 1},  {3, 33, 33, 16, 16, 3, 1, 1},
-    {1, 4, 4, 512, 40, 3, 1, 1}, {9, 2, 2, 96, 256, 3, 1, 1}, {5, 16, 16, 7, 65, 3, 1, 1},
-};
-
 static void check_convolutions(zonal__product_way way) {
     for (size_t i = 0; i < sizeof convolutions / sizeof convolutions[0]; i++) {
         const int *c = convolutions[i];
@@ -110,11 +99,6 @@ static void check_convolutions(zonal__product_way way) {
                     way_names[way]);
     }
 }
-
-/* n, channels in and out, bias */
-static const int linears[][4] = {{1, 1, 1, 0},   {1, 3, 7, 1},     {2, 65, 64, 1},
-                                 {5, 16, 1, 0},  {33, 64, 65, 1},  {100, 130, 7, 0},
-                                 {3, 7, 300, 1}, {257, 33, 31, 1}, {40, 600, 48, 1}};
 
 static void check_linears(zonal__product_way way) {
     for (size_t i = 0; i < sizeof linears / sizeof linears[0]; i++)

@@ -18,14 +18,20 @@ static void put_in_log(zonal__train_print *print, const char *line) {
     fflush(print->log); /* a run may be killed at any instant */
 }
 
+/* A line of text into the log, and ready to be printed. */
+static void put_line(zonal__train_print *print, const char *format, va_list arguments,
+                     char line[LINE]) {
+    vsnprintf(line, LINE, format, arguments);
+    zonal__cli_make_plain(line);
+    put_in_log(print, line);
+}
+
 void zonal__train_say(zonal__train_print *print, const char *format, ...) {
     char line[LINE];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    put_line(print, format, arguments, line);
     va_end(arguments);
-    zonal__cli_make_plain(line);
-    put_in_log(print, line);
     if (print->quiet) return;
     zonal__progress_end(&print->bar);
     printf("%s\n", line);
@@ -36,10 +42,8 @@ void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
     char line[LINE];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    put_line(print, format, arguments, line);
     va_end(arguments);
-    zonal__cli_make_plain(line);
-    put_in_log(print, line);
     zonal__progress_end(&print->bar);
     zonal__cli_say("%s", line);
 }
