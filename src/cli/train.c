@@ -257,6 +257,20 @@ static zonal_status use_choices(job *j, zonal_status (*read_or_write)(const char
     return read_or_write(path);
 }
 
+/* Algorithms that a run is to have in common with another one. */
+static zonal_status take_choices(const job *j) {
+    const char *file = j->training->settings.choices;
+    if (!file) return ZONAL_OK;
+    if (j->training->trainer.device != ZONAL_DEVICE_CUDA)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--choices %s are CUDA's, and this run is on the "
+                          "processor; leave it out, or use --device cuda",
+                          file);
+    if (access(file, R_OK) != 0)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read the choices %s: %s", file, strerror(errno));
+    return zonal__device_choices_read(file);
+}
+
 /* The checkpoint of step 0 makes a run resumable from the first instant, and shows a place that
  * cannot hold one before hours have gone into the run. */
 static zonal_status begin(job *j) {
@@ -287,6 +301,7 @@ static zonal_status train(job *j) {
         ZONAL_TRY(zonal__run_folder_open(t->settings.resume, t->settings.keep, &j->folder));
         ZONAL_TRY(use_choices(j, zonal__device_choices_read));
     }
+    ZONAL_TRY(take_choices(j));
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &j->trainer));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));

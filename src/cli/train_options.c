@@ -92,6 +92,9 @@ const zonal__option zonal__train_table[] = {
      .help = "print the effective configuration, train nothing"},
     TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
     TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    TEXT("choices", choices, NULL, "FILE", LINE,
+         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
+         "bits as that run's"),
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      AT(quiet),

@@ -65,7 +65,7 @@ typedef struct zonal__train_settings {
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
     /* the command line's own */
-    const char *out, *resume, *config;
+    const char *out, *resume, *config, *choices;
     int quiet, dump_config;
 } zonal__train_settings;
 
