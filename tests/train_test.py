@@ -405,7 +405,7 @@ def test_refusals():
     refused("two channels", 2, "channels", "train", *TEXTURES, "--channels", 2)
     refused("a view that cannot be", 2, "--view-erase-side", "train", *TEXTURES, "--view-erase-side", "2,1")
     refused("an --out in no folder", 1, "lies in", "train", *TEXTURES, "--out", "no/where")
-    refused("CUDA's choices on the processor", 1, "--choices", "train", *TEXTURES, "--device", "cpu",
+    refused("CUDA's choices on the processor", 2, "--choices", "train", *TEXTURES,
             "--choices", "choices.txt", "--out", "chosen")
     refused("to resume nothing", 1, "nothing/config.toml", "train", "--resume", "nothing")
     refused("to resume with a recipe", 2, "--config", "train", "--resume", "a", "--config", "b")

@@ -3,7 +3,7 @@
 
 Run with Python 3, torch and torchvision (1.13 and 0.14 made the stored numbers):
     python3 make_training.py > training.h
-It takes a minute.
+It takes two minutes, most of them to find the seeds.
 
 The networks are those of make_network.py: torchvision's blocks, narrow, with a projector. First
 weights and pictures come from its hash, which tests/test_training.c repeats. The two views of a
@@ -19,11 +19,14 @@ The loss, from the definitions and by nothing that zonal has: rows divided by th
 AdamW then moves all parameters, with decay on the weights of convolutions and linear layers alone.
 
 Rounding grows over the steps: AdamW divides a gradient by its size, so that an element whose
-gradient is all rounding moves as far as any other, and the derivative of relu jumps. How fast is
-measured here by float32 runs that only differ in the order of their sums: "drift" is the largest
-relative distance of any of them from float64, of any of the four numbers, in this step or one
-before. The seed is the first with which no relu or max pool of the first step comes near to a jump
-(make_network.py), so that the first gradient is the same up to rounding.
+gradient is all rounding moves as far as any other. How fast is measured here by float32 runs that
+differ in the order of their sums: "drift" is the largest relative distance of any of them from
+float64, of any of the four numbers, in this step or one before.
+
+Where the derivative of relu or of a max pool jumps, two runs that pass on different sides go apart
+a thousand times faster. A case's seed is the first with which no such place of any step comes
+nearer than MARGIN (in units of the array's root mean square), so that all runs take the same
+branches: that is what keeps the drift, and the test's tolerance, small.
 """
 
 import math
@@ -31,9 +34,10 @@ import sys
 
 import torch
 
-from make_network import MARGIN, Margin, Network, fill, noise
+from make_network import Margin, Network, fill, noise
 
-STEPS, BATCH, VIEWS, LAMBDA, RATE = 10, 16, 2, 0.05, 1e-3
+STEPS, BATCH, VIEWS, LAMBDA, RATE = 10, 8, 2, 0.05, 1e-3
+MARGIN = 1e-5
 PARTS = ("total", "invariance", "discrepancy", "gradient_norm")
 
 # What the hash is asked for: COMMON + step and OWN + VIEWS step + view.
@@ -41,16 +45,17 @@ COMMON, OWN = 4000, 5000
 
 # A decay of 5e-4 over ten steps is lost in rounding; the second case has one that shows.
 CASES = [
-    dict(name="resnet18", depth=18, stem="IMAGENET", channels=3, h=36, w=40, decay=5e-4,
+    dict(name="resnet18", depth=18, stem="IMAGENET", channels=3, h=24, w=20, decay=5e-4,
          projector=[32, 32, 16], activation="GELU", norm=1, last_bias=1),
-    dict(name="resnet18_small_grey", depth=18, stem="SMALL", channels=1, h=16, w=14, decay=20.0,
+    dict(name="resnet18_small_grey", depth=18, stem="SMALL", channels=1, h=8, w=9, decay=20.0,
          projector=[48, 32], activation="GELU", norm=1, last_bias=1),
 ]
 
 # Float32 in several orders of summation.
 ROUNDINGS = [dict(mkldnn=True, layout=torch.contiguous_format),
              dict(mkldnn=True, layout=torch.channels_last),
-             dict(mkldnn=False, layout=torch.contiguous_format)]
+             dict(mkldnn=False, layout=torch.contiguous_format),
+             dict(mkldnn=False, layout=torch.channels_last)]
 
 
 def pictures(case, seed, step):
@@ -97,36 +102,34 @@ def optimiser(network, decay):
                               dict(params=others, weight_decay=0.0)], lr=RATE)
 
 
-def train(case, seed, dtype, steps=STEPS, layout=torch.contiguous_format, mkldnn=True):
-    """The numbers of every step, and how near the first came to a jump."""
+def train(case, seed, dtype, layout=torch.contiguous_format, mkldnn=True):
+    """Step by step its numbers, and how near all so far have come to a jump."""
     network = Network(case).to(dtype)
     fill(network, seed)
     network.to(memory_format=layout).train()
-    margin, first_margin = Margin(network), None
+    margin = Margin(network)
     adamw = optimiser(network, case["decay"])
-    rows = []
-    with torch.backends.mkldnn.flags(enabled=mkldnn):
-        for step in range(steps):
+    for step in range(STEPS):
+        with torch.backends.mkldnn.flags(enabled=mkldnn):
             x = pictures(case, seed, step).to(dtype).contiguous(memory_format=layout)
             parts = objective(network(x))
-            first_margin = first_margin or margin.least
             adamw.zero_grad()
             parts[0].backward()
-            squares = sum(float(p.grad.double().pow(2).sum()) for p in network.parameters())
-            rows.append([float(part) for part in parts] + [math.sqrt(squares)])
-            adamw.step()
-    return rows, first_margin
+        squares = sum(float(p.grad.double().pow(2).sum()) for p in network.parameters())
+        yield [float(part) for part in parts] + [math.sqrt(squares)], margin.least
+        adamw.step()
 
 
 def find_seed(case):
-    for seed in range(1, 300):
-        if train(case, seed, torch.float64, steps=1)[1] > MARGIN:
+    for seed in range(1, 10000):
+        if all(margin > MARGIN for _, margin in train(case, seed, torch.float64)):
             return seed
     sys.exit(f"{case['name']}: no seed keeps the margin")
 
 
 def measure_drift(case, seed, want):
-    runs = [train(case, seed, torch.float32, **rounding)[0] for rounding in ROUNDINGS]
+    runs = [[row for row, _ in train(case, seed, torch.float32, **rounding)]
+            for rounding in ROUNDINGS]
     drift, largest = [], 0.0
     for step, row in enumerate(want):
         largest = max([largest] + [abs(run[step][i] / row[i] - 1)
@@ -138,9 +141,9 @@ def measure_drift(case, seed, want):
 def write_case(case):
     case["width"] = 0.125
     seed = find_seed(case)
-    want, margin = train(case, seed, torch.float64)
+    want, margins = zip(*train(case, seed, torch.float64))
     drift = measure_drift(case, seed, want)
-    print(f"{case['name']}: seed {seed}, margin {margin:.1e}, drift "
+    print(f"{case['name']}: seed {seed}, margin {margins[-1]:.1e}, drift "
           + " ".join(f"{d:.1e}" for d in drift), file=sys.stderr)
     print(f"""    {{.name = "{case["name"]}",
      .network = {{.depth = {case["depth"]}, .stem = ZONAL__STEM_{case["stem"]},
