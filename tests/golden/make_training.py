@@ -3,7 +3,7 @@
 
 Run with Python 3, torch and torchvision (1.13 and 0.14 made the stored numbers):
     python3 make_training.py > training.h
-It takes two minutes, most of them to find the seeds.
+It takes a few seconds.
 
 The networks are those of make_network.py: torchvision's blocks, narrow, with a projector. First
 weights and pictures come from its hash, which tests/test_training.c repeats. The two views of a
@@ -24,9 +24,10 @@ differ in the order of their sums: "drift" is the largest relative distance of a
 float64, of any of the four numbers, in this step or one before.
 
 Where the derivative of relu or of a max pool jumps, two runs that pass on different sides go apart
-a thousand times faster. A case's seed is the first with which no such place of any step comes
-nearer than MARGIN (in units of the array's root mean square), so that all runs take the same
-branches: that is what keeps the drift, and the test's tolerance, small.
+a hundred times faster. A case's seed is one with which no such place of any step comes nearer than
+MARGIN (in units of the array's root mean square), so that all runs take the same branches: that is
+what keeps the drift, and the test's tolerance, small. The search for it begins at the seed of the
+case, where it ended last; from 1 it takes minutes.
 """
 
 import math
@@ -45,10 +46,10 @@ COMMON, OWN = 4000, 5000
 
 # A decay of 5e-4 over ten steps is lost in rounding; the second case has one that shows.
 CASES = [
-    dict(name="resnet18", depth=18, stem="IMAGENET", channels=3, h=24, w=20, decay=5e-4,
+    dict(name="resnet18", depth=18, stem="IMAGENET", channels=3, h=24, w=20, decay=5e-4, seed=55,
          projector=[32, 32, 16], activation="GELU", norm=1, last_bias=1),
     dict(name="resnet18_small_grey", depth=18, stem="SMALL", channels=1, h=8, w=9, decay=20.0,
-         projector=[48, 32], activation="GELU", norm=1, last_bias=1),
+         seed=4592, projector=[48, 32], activation="GELU", norm=1, last_bias=1),
 ]
 
 # Float32 in several orders of summation.
@@ -121,7 +122,7 @@ def train(case, seed, dtype, layout=torch.contiguous_format, mkldnn=True):
 
 
 def find_seed(case):
-    for seed in range(1, 10000):
+    for seed in range(case["seed"], 10000):
         if all(margin > MARGIN for _, margin in train(case, seed, torch.float64)):
             return seed
     sys.exit(f"{case['name']}: no seed keeps the margin")

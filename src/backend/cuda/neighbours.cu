@@ -39,7 +39,7 @@ struct zonal__neighbours {
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* A warp brings a row to unit length; one without a direction is reported. */
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     make_unit(int64_t count, int64_t dim, float *x, unsigned long long *bad) {
     int64_t i = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
@@ -105,7 +105,7 @@ __device__ static void settle(int keep, unsigned long long *pool, int *count) {
 
 /* Offers a panel's cosines with rows first ... first + width - 1 to the best of its query, block by
  * block; "self" as for nearest. */
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     keep_best(int64_t width, int64_t pitch, const float *panel, int64_t first, int64_t self,
               int keep, unsigned long long *best) {
     __shared__ unsigned long long pool[POOL];
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* The candidates of a query by their cosines in double: a block for a query, a warp for a cosine.
  */
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     order_again(int64_t dim, const float *unit, const float *rows, int keep,
                 const unsigned long long *best, int k, double *cosine, int32_t *row) {
     __shared__ candidate item[KEPT];

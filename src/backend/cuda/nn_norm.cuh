@@ -47,11 +47,13 @@ typedef struct norm_kernels {
     norm_kernel resident, back_resident; /* all in one: nn_norm_resident.cuh */
 } norm_kernels;
 
+extern "C" {
 /* The one that makes the statistics alone, for a layer that uses them in its own way. */
 norm_kernel zonal__norm_statistics(zonal_dtype dtype, int vector);
 
 /* Fills in those of the way back; in nn_norm_back.cu. */
 void zonal__norm_choose_back(const zonal__layer_spec *spec, int vector, norm_kernels *kernels);
+}
 
 __device__ inline zonal__column_place norm_place(const norm_args &args) {
     return zonal__column_find(&args.shape, (int)gridDim.x, (int)blockIdx.x, (int)threadIdx.x);

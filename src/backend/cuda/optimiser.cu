@@ -159,7 +159,8 @@ __device__ static void prepare_step(const step_args &args, double *part) {
     if (args.step->refused_before == NONE_REFUSED) args.step->refused_before = refused;
 }
 
-__global__ void __launch_bounds__(THREADS) optimiser_sums(const __grid_constant__ step_args args) {
+static __global__ void __launch_bounds__(THREADS)
+    optimiser_sums(const __grid_constant__ step_args args) {
     __shared__ double part[WARPS];
     chunk c = args.chunks[blockIdx.x];
     int vector = c.vector && args.aligned;
@@ -251,7 +252,7 @@ __device__ static inline void update_one(const step_args &args, const coefficien
 }
 
 template <zonal__optimiser_kind KIND>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     optimiser_update(const __grid_constant__ step_args args) {
     /* From the last chunk to the first: gradients that were summed last are still in the cache. */
     chunk own = args.chunks[gridDim.x - 1 - blockIdx.x];
@@ -268,7 +269,8 @@ __global__ void __launch_bounds__(THREADS)
         update_one<KIND>(args, c, own.offset + i);
 }
 
-__global__ void __launch_bounds__(THREADS) optimiser_copy(const __grid_constant__ step_args args) {
+static __global__ void __launch_bounds__(THREADS)
+    optimiser_copy(const __grid_constant__ step_args args) {
     chunk own = args.chunks[blockIdx.x];
     for (int i = (int)threadIdx.x; i < own.count; i += THREADS)
         args.copy[own.offset + i] = __float2bfloat16_rn(args.parameters[own.offset + i]);
