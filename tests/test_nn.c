@@ -205,8 +205,8 @@ static void test_differences_norm(void) {
         }
 }
 
-/* As above, but x has a deviation of 10 to 20, so gradients are some tenths: the same roundings are a
- * larger part of them. A wrong winner shows at 1. */
+/* As above, but x has a deviation of 10 to 20, so gradients are some tenths: the same roundings are
+ * a larger part of them. A wrong winner shows at 1. */
 static void test_differences_norm_pool(void) {
     for (int a = ZONAL__ACTIVATION_NONE; a <= ZONAL__ACTIVATION_RELU; a++) {
         trial t;
