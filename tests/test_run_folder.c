@@ -182,7 +182,7 @@ static void test_lines(void) {
     test_folder folder;
     zonal__run_folder run;
     const zonal__step_line line = {.step = 7, .epoch = .25, .metrics = {.loss = {.total = 1.5}}};
-    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .p_uniform = .5};
+    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .log10_p = -.5};
     const zonal__online_result knn = {.protocol = ZONAL__ONLINE_KNN, .accuracy = .75};
     const zonal__online_result retrieval = {.protocol = ZONAL__ONLINE_RETRIEVAL, .r1 = .5};
     static const char *const wanted[] = {"\"loss\": 1.5,", "\"mean_cosine\": null,",
@@ -268,7 +268,7 @@ static void test_meter(void) {
     if (CHECK_OK(zonal__meter_read(DIM, DIM, z[0], 1, &meter))) {
         CHECK_CLOSE(meter.mean_cosine, 0, 1e-6);      /* rounding of fp32 */
         CHECK_CLOSE(meter.effective_rank, DIM, 1e-4); /* likewise, through a square root */
-        CHECK(meter.p_uniform > .05 && meter.p_uniform <= 1);
+        CHECK(meter.log10_p > -1.3 && meter.log10_p <= 0);
         CHECK(zonal__meter_collapsed(&meter, &limits) == NULL);
     }
     /* All in one place. */
@@ -277,7 +277,7 @@ static void test_meter(void) {
     if (CHECK_OK(zonal__meter_read(2 * DIM, DIM, z[0], 1, &meter))) {
         CHECK_CLOSE(meter.mean_cosine, 1, 1e-6);
         CHECK_CLOSE(meter.effective_rank, 1, 1e-2); /* the roots of rounding errors count */
-        CHECK(meter.p_uniform < 1e-10);
+        CHECK(meter.log10_p < -10);
         CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
     }
     /* On one axis, half each way: n = 16 points have the mean cosine -1/15. */
@@ -288,6 +288,17 @@ static void test_meter(void) {
         CHECK_CLOSE(meter.effective_rank, 1, 1e-2);
         CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "effective rank") == 0);
     }
+    /* Views of one sample at cosine .6, of two at .2: half of what is left above .2. */
+    meter.mean_cosine = .2;
+    zonal__meter_read_alignment(.5 * (1 - .6), .5, &meter);
+    CHECK_CLOSE(meter.rho, .5, 1e-12);
+    CHECK(!zonal__meter_dispersed(&meter));
+    meter.mean_cosine = .001;
+    zonal__meter_read_alignment(.493, .5, &meter);
+    CHECK_CLOSE(meter.rho, .013 / .999, 1e-12);
+    CHECK(zonal__meter_dispersed(&meter));
+    meter.rho = NAN;
+    CHECK(!zonal__meter_dispersed(&meter));
     meter.mean_cosine = NAN;
     CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
     memset(z, 0, sizeof z);

@@ -82,7 +82,10 @@ typedef struct job {
     double marked;      /* when the present stretch of steps began */
     int64_t marked_step;
     int collapsed; /* the last meter said so */
-    double score;  /* of the step at hand; NaN: it has none */
+    int64_t
+        spread_since; /* the step since which the meters have said "dispersed"; -1: they do not */
+    int spread_said;
+    double score; /* of the step at hand; NaN: it has none */
     double loss_sum;
     int64_t losses; /* logged since the last checkpoint */
 } job;
@@ -111,9 +114,9 @@ static zonal_status check_collapse(job *j, const zonal__meter *meter) {
         j->collapsed = 0;
         return ZONAL_OK;
     }
-    if (t->gain < t->threshold)
+    if (t->weight.gain < t->weight.threshold)
         snprintf(remedy, sizeof remedy, "raise --gain above the threshold f* = %.4g, it is %.4g",
-                 t->threshold, t->gain);
+                 t->weight.threshold, t->weight.gain);
     snprintf(text, sizeof text,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
              "effective rank %.1f of %.1f); %s",
@@ -122,6 +125,27 @@ static zonal_status check_collapse(job *j, const zonal__meter *meter) {
     if (!j->collapsed) zonal__train_warn(&j->print, "%s", text);
     j->collapsed = 1;
     return ZONAL_OK;
+}
+
+/* Every run is dispersed and unaligned for a while after its warm-up; a tenth of it is long. */
+static void check_plateau(job *j, const zonal__meter *meter) {
+    const zonal__training *t = j->training;
+    int64_t step = zonal__trainer_steps_done(j->trainer), total = t->trainer.schedule.total;
+    char remedy[120] = "lower --gain";
+    if (step <= t->trainer.schedule.warmup || !zonal__meter_dispersed(meter)) {
+        j->spread_since = -1;
+        return;
+    }
+    if (j->spread_since < 0) j->spread_since = step;
+    if (j->spread_said || 10 * (step - j->spread_since) < total) return;
+    j->spread_said = 1;
+    if (t->weight.selectivity > 0)
+        snprintf(remedy, sizeof remedy, "a larger --selectivity (it is %.3g) leaves it sooner",
+                 t->weight.selectivity);
+    zonal__train_warn(&j->print,
+                      "step %" PRId64 ": dispersed, not aligned, for %" PRId64
+                      " steps: views of an image share %.1f %% of the variance; %s",
+                      step, step - j->spread_since, 100 * meter->rho, remedy);
 }
 
 static zonal_status log_step(job *j) {
@@ -139,10 +163,13 @@ static zonal_status log_step(job *j) {
     ZONAL_TRY(zonal__meter_read(t->settings.batch,
                                 zonal__trainer_model(j->trainer)->graph.projection_dim,
                                 j->projections, (int)t->settings.threads, &meter));
+    if (t->trainer.objective.loss.discrepancy != ZONAL_SIGREG) /* its rows have any length */
+        zonal__meter_read_alignment(line.metrics.loss.invariance, t->weight.k, &meter);
     ZONAL_TRY(zonal__run_folder_add_step(&j->folder, &line));
     ZONAL_TRY(zonal__run_folder_add_meter(&j->folder, step, &meter));
     zonal__train_print_step(&j->print, t, &line, &meter);
     mark(j);
+    check_plateau(j, &meter);
     return check_collapse(j, &meter);
 }
 
@@ -378,7 +405,7 @@ static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRA
 int zonal__cli_train(int argc, char **argv) {
     char path[ZONAL__TRAINING_PATH];
     zonal__training training = {0};
-    job j = {.training = &training, .folder = {.lock = -1}};
+    job j = {.training = &training, .folder = {.lock = -1}, .spread_since = -1};
     int status = parse(&training, argc, argv, path);
     if (status == ZONAL__EXIT_CONTINUE && training.settings.dump_config) status = dump(&training);
     if (status == ZONAL__EXIT_CONTINUE) {

@@ -180,6 +180,8 @@ const zonal__option zonal__train_table[] = {
          "collapse threshold for kl, unit for sigreg"),
     NUMBER("margin", margin, NULL, 0, INFINITY, OVER | UNDER,
            "the gain as a multiple of the collapse threshold"),
+    NUMBER("selectivity", selectivity, NULL, 0, INFINITY, OVER | UNDER,
+           "the gain by its selectivity S: how strongly directions follow what views share"),
 
     /* optimiser */
     WORD("optimiser", optimiser, optimisers, "adamw", "how the weights are moved"),

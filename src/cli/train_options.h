@@ -49,7 +49,7 @@ typedef struct zonal__train_settings {
     const char *method;
     zonal__kernel_settings kernel;
     zonal__method_settings loss;
-    double lambda, margin;
+    double lambda, margin, selectivity;
     const char *gain;
     /* optimiser */
     int optimiser, decay_all, schedule, nesterov;

@@ -128,26 +128,30 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 }
 
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
-    double margin = t->gain / t->threshold;
-    char kernel[96];
+    const zonal_objective_info *weight = &t->weight;
+    const zonal_loss_options *loss = &t->trainer.objective.loss;
+    char kernel[96], selectivity[48] = "";
     zonal__kernel_describe(
-        &t->trainer.objective.loss.kernel,
-        t->trainer.network.projector_width[t->trainer.network.projector_layers - 1], kernel,
-        sizeof kernel);
+        &loss->kernel, t->trainer.network.projector_width[t->trainer.network.projector_layers - 1],
+        kernel, sizeof kernel);
     zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
-                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, t->gain);
-    if (!(t->threshold > 0)) {
+                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, weight->gain);
+    if (weight->selectivity > 0)
+        snprintf(selectivity, sizeof selectivity, "; selectivity S = %.3g", weight->selectivity);
+    if (!(weight->threshold > 0)) {
         zonal__train_say(print, "          its collapse threshold f* is not known");
         return;
     }
-    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g", t->threshold,
-                     margin);
-    if (margin < 1)
+    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
+                     weight->threshold, weight->margin, selectivity);
+    if (weight->margin < 1)
         zonal__train_warn(print,
                           "the gain %.4g is below the collapse threshold %.4g: with strong "
-                          "augmentation training will collapse; raise --gain above it or give "
-                          "--margin 1.15 or more",
-                          t->gain, t->threshold);
+                          "augmentation training will collapse; %s",
+                          weight->gain, weight->threshold,
+                          loss->discrepancy == ZONAL_KL
+                              ? "give --margin 1.15 or more"
+                              : "give --selectivity 10, or a --gain of many times the threshold");
 }
 
 void zonal__train_print_summary(zonal__train_print *print, const zonal__training *t,
@@ -187,14 +191,13 @@ void zonal__train_print_step(zonal__train_print *print, const zonal__training *t
     double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
     char row[160];
     if (!print->table_begun)
-        put_in_table(print,
-                     "   step   epoch    loss     inv        D     rate  img/s     cos   rank"
-                     "        p");
+        put_in_table(print, "   step   epoch    loss     inv        D     rate  img/s    cos   rank"
+                            "   rho");
     print->table_begun = 1;
-    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %7.3f %6.1f %8.2g",
+    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %6.3f %6.1f %5.2f",
              line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
              line->metrics.rate, line->images_per_second, meter->mean_cosine, meter->effective_rank,
-             meter->p_uniform);
+             meter->rho);
     put_in_table(print, row);
     snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
              line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,

@@ -35,7 +35,7 @@ typedef struct zonal__training {
     zonal__trainer_options trainer;
     double *weights; /* of a spectrum kernel */
     int64_t steps_per_epoch;
-    double gain, threshold; /* of the discrepancy; threshold 0: not known for this method */
+    zonal_objective_info weight; /* of uniformity: gain, threshold, selectivity */
 
     zonal__source *queries, *memory; /* of the evaluation on the way; NULL: none needed */
     zonal__view_law eval_laws[2];

@@ -84,6 +84,12 @@ static zonal_status choose(zonal_plan *plan, int degree) {
     return ZONAL_OK;
 }
 
+/* P_2(x.y), averaged over x and y, is d/(d-1) |M - I/d|_F^2. */
+static double degree2_scale(const zonal_plan *plan) {
+    double d = (double)plan->dim;
+    return d / (d - 1);
+}
+
 /* MMD and KSD: D = 1/B + off-diagonal sum / B^2 (V), or the off-diagonal mean (U). */
 static zonal_status build_pairs(zonal_plan *plan) {
     zonal__problem *problem = &plan->problem;
@@ -97,6 +103,8 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.norm = plan->profile.norm;
     plan->info.bias = options->discrepancy == ZONAL_MMD ? (double)expl(plan->kernel->log_a0) : 0;
     plan->info.slope = plan->profile.slope;
+    plan->info.anisotropy =
+        zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
         plan->factor = b / (b - 1);
     } else {
@@ -142,6 +150,11 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.norm = norm;
     plan->info.bias = -norm;
     plan->info.slope = constants.slope / norm;
+    /* The mean of phi over points near uniform is a_0 + a_2 d/(d-1) (x^T M x - 1/d); its log, to
+     * first order, averaged over the points themselves. */
+    if (plan->kernel->degrees > 2)
+        plan->info.anisotropy =
+            (double)(plan->kernel->a[2] / plan->kernel->a[0]) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
     plan->offset = 1;
     plan->factor = 1 / norm;
@@ -158,6 +171,7 @@ static zonal_status build_sliced(zonal_plan *plan) {
                                  plan->dim, &plan->tables));
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
+    plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
     plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;
     plan->problem.sliced = &plan->tables.sliced;

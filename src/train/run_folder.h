@@ -28,7 +28,7 @@
  *
  *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
  *                  seconds (of training so far)
- *     meter        mean_cosine, effective_rank, p_uniform
+ *     meter        mean_cosine, effective_rank, log10_p, rho
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
  *     checkpoint   score, best (whether it is the highest so far)
  *
