@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "core/text.h"
 
 enum { LINE = 1024 };
 
@@ -21,8 +22,9 @@ static void put_in_log(zonal__train_print *print, const char *line) {
 /* A line of text into the log, and ready to be printed. */
 static void put_line(zonal__train_print *print, const char *format, va_list arguments,
                      char line[LINE]) {
-    vsnprintf(line, LINE, format, arguments);
-    zonal__cli_make_plain(line);
+    char raw[LINE];
+    vsnprintf(raw, sizeof raw, format, arguments);
+    zonal__text_plain(raw, line, LINE);
     put_in_log(print, line);
 }
 
