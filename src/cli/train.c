@@ -307,6 +307,9 @@ static zonal_status begin(job *j) {
         ZONAL_TRY(load_latest(j));
     else
         ZONAL_TRY(make_folder(j));
+    if (t->settings.tensorboard)
+        ZONAL_TRY(zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
+                                        &j->folder.events));
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
