@@ -425,8 +425,8 @@ static void test_p(void) {
 }
 
 static void test_plural(void) {
-    CHECK(strcmp(zonal__text_s(0), "s") == 0 && strcmp(zonal__text_s(2), "s") == 0);
-    CHECK(strcmp(zonal__text_s(1), "") == 0);
+    CHECK(strcmp(zonal__text_plural(1), "") == 0);
+    CHECK(strcmp(zonal__text_plural(0), "s") == 0 && strcmp(zonal__text_plural(2), "s") == 0);
 }
 
 static const test_case tests[] = {{"distance", test_distance},

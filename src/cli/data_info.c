@@ -73,7 +73,7 @@ static void print_bad(const zonal__description *d) {
 
 static void print_text(const zonal__source *source, const zonal__description *d) {
     printf("%s: %s, %" PRId64 " picture%s", zonal__cli_plain(source->path).text,
-           source->table->kind, d->count, zonal__text_s(d->count));
+           source->table->kind, d->count, zonal__text_plural(d->count));
     if (d->bad) printf(" and %" PRId64 " that cannot be read", d->bad);
     if (d->count == 0) {
         putchar('\n');

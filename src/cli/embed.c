@@ -134,7 +134,7 @@ static void report(const settings *s, const zonal__subject *subject, const zonal
                source->count, graph->projection_dim);
     if (s->labels)
         printf("%s: %" PRId64 " label%s of %d class%s\n", zonal__cli_plain(s->labels).text,
-               source->count, zonal__text_s(source->count), source->classes,
+               source->count, zonal__text_plural(source->count), source->classes,
                source->classes == 1 ? "" : "es");
 }
 

@@ -121,6 +121,10 @@ double zonal__scale_value(zonal__scale scale, int64_t d) {
     return scale.power > 0 ? scale.factor * (double)d : scale.factor;
 }
 
+const char *zonal__text_plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 /* The bytes of the character at "text" and its number; 0 when they are not valid UTF-8. */
 static int decode_utf8(const char *text, uint32_t *number) {
     static const struct {
@@ -207,10 +211,6 @@ void zonal__text_shorten(const char *sentence, char *out, size_t size) {
     memcpy(out, sentence, head);
     memcpy(out + head, gap, sizeof gap - 1);
     memcpy(out + head + sizeof gap - 1, sentence + length - tail, tail + 1);
-}
-
-const char *zonal__text_s(int64_t count) {
-    return count == 1 ? "" : "s";
 }
 
 char *zonal__text_p(double log10_p, char out[ZONAL__P_TEXT]) {

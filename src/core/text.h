@@ -34,6 +34,9 @@ typedef struct zonal__scale {
 zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out);
 double zonal__scale_value(zonal__scale scale, int64_t d);
 
+/* The end of a noun after a number: "" after 1, else "s". printf("%lld image%s", n, ...). */
+const char *zonal__text_plural(int64_t count);
+
 /* The bytes of the UTF-8 character at "text" (1 to 4), or 0 when they are not valid UTF-8. The end
  * of the text counts as a character of 1 byte. */
 int zonal__text_utf8(const char *text);
@@ -51,9 +54,6 @@ char *zonal__text_plain(const char *text, char *out, size_t size);
 /* Copies a sentence, without its middle where it is longer than size - 1 bytes: it begins with the
  * thing and ends with the remedy, and what is long is a name in between. */
 void zonal__text_shorten(const char *sentence, char *out, size_t size);
-
-/* The ending of a noun after a number: "s", and nothing for 1: "%lld image%s". */
-const char *zonal__text_s(int64_t count);
 
 /* A p-value for people, from its decimal logarithm: "0.0342", "1.2e-07", "1e-5120" (the nearest
  * whole exponent), "<1e-99999" beyond, "<1e-300" for -INFINITY, which is a p that has underflowed,
