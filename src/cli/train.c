@@ -15,6 +15,7 @@
 #include "cli/train_print.h"
 #include "cli/training.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "train/checkpoint.h"
 
 static const zonal__cli_usage usage = {
@@ -229,8 +230,8 @@ static zonal_status make_steps(job *j) {
                          "--resume %s",
                          step, total, j->folder.path);
     else
-        zonal__train_say(&j->print, "done: %" PRId64 " steps; next: zonal eval %s", total,
-                         j->folder.path);
+        zonal__train_say(&j->print, "done: %" PRId64 " step%s; next: zonal eval %s", total,
+                         zonal__text_plural(total), j->folder.path);
     return ZONAL_OK;
 }
 
@@ -307,6 +308,9 @@ static zonal_status begin(job *j) {
         ZONAL_TRY(load_latest(j));
     else
         ZONAL_TRY(make_folder(j));
+    if (t->settings.tensorboard)
+        ZONAL_TRY(zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
+                                        &j->folder.events));
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);

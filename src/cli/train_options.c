@@ -223,6 +223,7 @@ const zonal__option zonal__train_table[] = {
     WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
           "steps between checkpoints; 0: an epoch, or 100 if that is more"),
     WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
+    FLAG("tensorboard", tensorboard, "yes", "write the curves for TensorBoard too, in RUN/events"),
     WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
     SHARE("collapse-cosine", collapse_cosine, "0.95", "mean cosine above which that is"),
     SHARE("collapse-rank", collapse_rank, "0.02",
@@ -239,8 +240,9 @@ const zonal__option zonal__train_table[] = {
     {0}};
 
 int zonal__train_option_is_free(const char *name) {
-    static const char *const names[] = {"quiet",   "resume", "log-every",   "checkpoint-every",
-                                        "threads", "keep",   "on-collapse", "workers"};
+    static const char *const names[] = {"quiet",      "resume", "log-every",   "checkpoint-every",
+                                        "threads",    "keep",   "on-collapse", "workers",
+                                        "tensorboard"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;

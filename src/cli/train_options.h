@@ -59,7 +59,7 @@ typedef struct zonal__train_settings {
     int precision, device, residence, graph;
     /* watching */
     int64_t log_every, checkpoint_every, keep;
-    int on_collapse;
+    int on_collapse, tensorboard;
     double collapse_cosine, collapse_rank;
     int eval;
     int64_t eval_every, eval_count, eval_memory, eval_k;

@@ -188,3 +188,17 @@ void zonal__file_abandon_all(void) {
     for (int i = 0; i < SLOTS; i++)
         if (atomic_load(&slots[i].state) == SLOT_IN_FLIGHT) unlink(slots[i].temporary);
 }
+
+int zonal__file_append(int descriptor, const void *bytes, size_t n) {
+    struct stat before;
+    ssize_t written;
+    int error;
+    if (fstat(descriptor, &before) != 0) return errno;
+    do written = write(descriptor, bytes, n);
+    while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)n) return 0;
+    /* A write that is only begun is a disk that is full. */
+    error = written < 0 ? errno : ENOSPC;
+    if (written > 0 && ftruncate(descriptor, before.st_size) != 0) error = errno;
+    return error;
+}

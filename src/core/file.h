@@ -43,6 +43,10 @@ zonal_status zonal__file_commit(zonal__file *file);
 /* Ends the file and removes what was written. Accepts NULL. */
 void zonal__file_abandon(zonal__file *file);
 
+/* For files that grow: appends all bytes in one write to a descriptor opened with O_APPEND, or
+ * nothing. Returns 0, or the errno; the file is then as it was before. */
+int zonal__file_append(int descriptor, const void *bytes, size_t n);
+
 /* Removes the temporaries of all files in flight. Async-signal-safe: meant for a signal handler
  * that ends the process. Files still open fail at their commit. */
 void zonal__file_abandon_all(void);

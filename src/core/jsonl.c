@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/file_read.h"
 #include "core/json_read.h"
 #include "core/memory.h"
@@ -84,18 +85,10 @@ static zonal_status make_line(zonal__jsonl *jsonl, const char *json, size_t *len
 
 zonal_status zonal__jsonl_append(zonal__jsonl *jsonl, const char *json) {
     size_t length;
-    struct stat before;
-    ssize_t written;
     int error;
     ZONAL_TRY(make_line(jsonl, json, &length));
-    if (fstat(jsonl->descriptor, &before) != 0) return cannot_write(jsonl->path, errno);
-    do written = write(jsonl->descriptor, jsonl->line, length);
-    while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)length) return ZONAL_OK;
-    /* A write that is only begun is a disk that is full. */
-    error = written < 0 ? errno : ENOSPC;
-    if (written > 0 && ftruncate(jsonl->descriptor, before.st_size) != 0) error = errno;
-    return cannot_write(jsonl->path, error);
+    error = zonal__file_append(jsonl->descriptor, jsonl->line, length);
+    return error ? cannot_write(jsonl->path, error) : ZONAL_OK;
 }
 
 zonal_status zonal__jsonl_sync(zonal__jsonl *jsonl) {

@@ -17,6 +17,7 @@ struct zonal_objective {
 };
 
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
+    ZONAL_NEED(options, "options");
     *options = (zonal_objective_options){0};
     ZONAL_TRY(zonal_loss_defaults(method, &options->loss));
     options->lambda = options->loss.discrepancy == ZONAL_KL ? 0.5 : 0.05;
@@ -176,6 +177,9 @@ zonal_status zonal__objective_create_on(const zonal_objective_options *options, 
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
                                     int64_t global_views, int64_t batch, int64_t dim,
                                     zonal_objective **out) {
+    ZONAL_NEED(out, "objective");
+    *out = NULL;
+    ZONAL_NEED(options, "options");
     return zonal__objective_create_on(options, views, global_views, batch, dim, NULL, out);
 }
 
@@ -227,6 +231,9 @@ static zonal_status execute_views(zonal_objective *objective, const void *z,
 
 zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
                                      zonal_objective_parts *parts, void *gradient) {
+    ZONAL_NEED(objective, "objective");
+    ZONAL_NEED(z, "z");
+    ZONAL_NEED(parts, "parts");
     if (objective->device)
         return objective->table->run(objective->work, z, objective->step, (double *)parts, gradient,
                                      1);
@@ -234,14 +241,17 @@ zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
 }
 
 void zonal_objective_set_step(zonal_objective *objective, uint32_t step) {
+    if (!objective) return;
     objective->step = step;
     zonal_plan_set_step(objective->plan, step);
 }
 
 void zonal_objective_set_stream(zonal_objective *objective, void *stream) {
-    if (objective->table->set_stream) objective->table->set_stream(objective->work, stream);
+    if (objective && objective->table->set_stream)
+        objective->table->set_stream(objective->work, stream);
 }
 
 zonal_status zonal_objective_status(zonal_objective *objective) {
+    ZONAL_NEED(objective, "objective");
     return objective->table->check ? objective->table->check(objective->work) : ZONAL_OK;
 }

@@ -237,7 +237,9 @@ static const zonal__operation_table *table_of(const zonal_plan *plan) {
 zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
                                zonal_plan **out) {
     zonal_plan *plan;
+    ZONAL_NEED(out, "plan");
     *out = NULL;
+    ZONAL_NEED(options, "options");
     ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
     zonal_status status = table_of(plan)->create(&plan->problem, &plan->work);
     if (status != ZONAL_OK) {
@@ -260,9 +262,14 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
-    const zonal__operation_table *table = table_of(plan);
-    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
+    const zonal__operation_table *table;
+    int cuda;
     double raw = NAN;
+    ZONAL_NEED(plan, "plan");
+    ZONAL_NEED(x, "x");
+    ZONAL_NEED(value, "value");
+    table = table_of(plan);
+    cuda = plan->options.device == ZONAL_DEVICE_CUDA;
     if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->spec.family == ZONAL_CHORDAL)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -275,17 +282,18 @@ zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, 
 }
 
 void zonal_plan_set_stream(zonal_plan *plan, void *stream) {
-    if (table_of(plan)->set_stream) table_of(plan)->set_stream(plan->work, stream);
+    if (plan && table_of(plan)->set_stream) table_of(plan)->set_stream(plan->work, stream);
 }
 
 zonal_status zonal_plan_status(zonal_plan *plan) {
+    ZONAL_NEED(plan, "plan");
     return table_of(plan)->check ? table_of(plan)->check(plan->work) : ZONAL_OK;
 }
 
 void zonal_plan_set_step(zonal_plan *plan, uint32_t step) {
-    plan->step = step;
+    if (plan) plan->step = step;
 }
 
 void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info) {
-    *info = plan->info;
+    if (info) *info = plan ? plan->info : (zonal_plan_info){0};
 }

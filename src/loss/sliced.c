@@ -96,6 +96,21 @@ static zonal_status degree2_share(const zonal__sliced_tables *tables, int64_t di
     return status;
 }
 
+/* The value at collapse is a difference from 1: a share of the weights' sum below this has less
+ * than six digits, and nothing should be divided by it. */
+static const double LEAST_COLLAPSE = 1e-10;
+
+static zonal_status check_divisor(const zonal__sliced *sliced, double collapse, double scale) {
+    double sum = 0;
+    for (int k = 0; k < sliced->knots; k++) sum += sliced->weight[k];
+    if (collapse > LEAST_COLLAPSE * sum) return ZONAL_OK;
+    return ZONAL_FAIL(
+        ZONAL_ARGUMENT,
+        "the sliced loss is divided by its value at collapse, which is too near 0 with "
+        "knots up to %g and scale %g; choose a wider range or a larger scale",
+        sliced->knot0 + (sliced->knots - 1) * sliced->step, scale);
+}
+
 zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_sliced_options *options,
                                 double scale, int64_t dim, zonal__sliced_tables *tables) {
     int susreg = discrepancy == ZONAL_SUSREG;
@@ -125,6 +140,7 @@ zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_slice
             tables->weight[k] * (susreg ? 1 - *target * *target : (1 - *target) * (1 - *target));
         bend += tables->weight[k] * t * t * scale / (double)dim;
     }
+    if (options->collapse_normalised) ZONAL_TRY(check_divisor(sliced, collapse, scale));
     tables->divisor = options->collapse_normalised ? collapse : 1;
     tables->slope = susreg ? bend / tables->divisor : 0;
     return susreg ? degree2_share(tables, dim, &tables->degree2) : ZONAL_OK;

@@ -153,6 +153,8 @@ zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_f
 void zonal__run_folder_close(zonal__run_folder *folder) {
     zonal__jsonl_close(folder->metrics);
     folder->metrics = NULL;
+    zonal__event_log_close(folder->events);
+    folder->events = NULL;
     if (folder->lock >= 0) close(folder->lock);
     folder->lock = -1;
 }
@@ -307,6 +309,7 @@ zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__
     zonal__json_key_double(&json, "gradient_norm", metrics->gradient_norm);
     zonal__json_key_double(&json, "images_per_second", line->images_per_second);
     zonal__json_key_double(&json, "seconds", line->seconds);
+    zonal__event_log_step(folder->events, line);
     return end_line(folder, &json);
 }
 
@@ -318,6 +321,7 @@ zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step
     zonal__json_key_double(&json, "effective_rank", meter->effective_rank);
     zonal__json_key_double(&json, "log10_p", meter->log10_p);
     zonal__json_key_double(&json, "rho", meter->rho);
+    zonal__event_log_meter(folder->events, step, meter);
     return end_line(folder, &json);
 }
 
@@ -336,6 +340,7 @@ zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
     } else {
         zonal__json_key_double(&json, "accuracy", result->accuracy);
     }
+    zonal__event_log_eval(folder->events, step, result);
     return end_line(folder, &json);
 }
 
@@ -360,6 +365,7 @@ zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *t
     int best = score > folder->best;
     ZONAL_TRY(add_checkpoint(folder, step, score, best));
     ZONAL_TRY(zonal__jsonl_sync(folder->metrics));
+    zonal__event_log_sync(folder->events);
     if (best) {
         ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints/best.safetensors", path));
         ZONAL_TRY(zonal__checkpoint_save(trainer, path));

@@ -6,6 +6,7 @@
  *     log.txt                                  what was printed
  *     checkpoints/step-00001234.safetensors    the last few
  *     checkpoints/best.safetensors             the one with the highest score
+ *     events/                                  the same as metrics.jsonl, for TensorBoard
  *     choices.txt                              CUDA: the algorithms that were measured best
  *     eval/NAME.json                           later evaluations
  *
@@ -39,6 +40,7 @@
 #define ZONAL_TRAIN_RUN_FOLDER_H
 
 #include "core/jsonl.h"
+#include "train/event_log.h"
 #include "train/meter.h"
 #include "train/online.h"
 #include "train/trainer.h"
@@ -50,8 +52,9 @@ typedef struct zonal__run_folder {
     int lock; /* descriptor of the folder, locked: two processes must not train one run */
     int64_t keep;
     zonal__jsonl *metrics;
-    double best;    /* the highest score so far; -INFINITY: none */
-    double seconds; /* of training, up to the step it was rewound to */
+    zonal__event_log *events; /* NULL: none; whoever wants curves opens it, close closes it */
+    double best;              /* the highest score so far; -INFINITY: none */
+    double seconds;           /* of training, up to the step it was rewound to */
 } zonal__run_folder;
 
 /* Whether a folder could be made here, for asking before the work that would be lost. */
