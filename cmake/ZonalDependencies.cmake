@@ -174,11 +174,6 @@ macro(zonal_library part header libraries package)
         endif()
     endif()
 endmacro()
-# oneDNN, for src/backend/cpu. Its own CMake package asks for OpenCL, so it is looked for by name.
-zonal_library(ONEDNN oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
-if(TARGET zonal_dep_onednn)
-    list(APPEND ZONAL_STATIC_LIBS dnnl)
-endif()
 # Image and data files, for src/data.
 zonal_library(JPEG jpeglib.h jpeg libjpeg62-turbo-dev)
 zonal_library(PNG png.h "png;png16" libpng-dev)

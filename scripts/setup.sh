@@ -77,7 +77,6 @@ need cmake cmake_new_enough                         # the build, 3.25 or later
 need pkg-config has pkg-config                      # finds OpenBLAS; tries the installed zonal.pc
 need libopenblas-dev links cblas.h openblas         # matrix products of the fast CPU side
 need liblapacke-dev links lapacke.h lapacke         # eigenvalues of covariances
-need libdnnl-dev links oneapi/dnnl/dnnl.h dnnl      # fp32 products of the layers of networks
 need libjpeg62-turbo-dev links_image jpeglib.h jpeg  # photographs
 need libpng-dev links png.h png                     # pictures in and out
 need zlib1g-dev links zlib.h z                      # .gz files, checksums
