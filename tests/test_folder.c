@@ -374,7 +374,7 @@ static void test_kinds(void) {
     check_refused("cifar100", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "train.bin");
     check_refused("mnist", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "train-images-idx3-ubyte");
     check_refused("x-idx3-ubyte", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "x-idx3-ubyte");
-    for (int i = 0; i < 2; i++) { /* without zlib or libhdf5 the status is another */
+    for (int i = 0; i < 2; i++) { /* without zlib the status is another */
         zonal__source_options options = {.path = at(i ? "x.h5" : "mnist.gz")};
         zonal_status status = zonal__source_open(&options, &source);
         CHECK_MSG(status == ZONAL_FORMAT || status == ZONAL_UNSUPPORTED, "%s: %s", options.path,
