@@ -588,7 +588,7 @@ def idx_refused(folder):
     changed(head(90, 0, 7), "FORMAT", "claims 90 pictures of 7 x 0")
     changed(head(90, 40000, 7), "FORMAT", "of 7 x 40000")
     changed(head(2 ** 32 - 1, 16384, 16384), "FORMAT", "shorter than its header says")
-    changed(gzip.compress(head(2 ** 32 - 1, 16384, 16384)), "FORMAT", "shorter than its header")
+    changed(gzip.compress(head(2 ** 32 - 1, 16384, 16384)), "FORMAT", "claims to unpack to")
     for size in (3, 20, len(packed) // 2, len(packed) - 9, len(packed) - 1):
         open(path, "wb").write(packed[:size])
         answer = tool("dump", path, ALL, 0, 0, os.devnull)
@@ -605,6 +605,26 @@ def idx_refused(folder):
     answer = tool("dump", folder, TRAIN, 0, 0, os.devnull)
     assert answer["status"] == ["IO"] and "train-labels-idx1-ubyte" in answer["sentence"][0]
     assert Source(folder, TEST).count == 30
+
+
+@case
+def idx_bomb(folder):
+    # 400 MB of zeros in 400 KB; and labels that are a pipe, which nobody writes to.
+    pictures, labels = mnist(folder)
+    path = os.path.join(folder, "train-images-idx3-ubyte.gz")
+    with gzip.open(path, "wb") as file:
+        file.write(b"\0\0\x08\x03" + struct.pack(">3I", 4000, 316, 316))
+        for _ in range(400):
+            file.write(bytes(998560))
+    os.remove(os.path.join(folder, "train-images-idx3-ubyte"))
+    refused(path, "FORMAT", "claims to unpack to 399424000 bytes")
+    code, megabytes = peak("dump", path, ALL, 0, 0, os.devnull)
+    assert code == 1 and megabytes < 100, (code, megabytes)
+    path = os.path.join(folder, "t10k-images-idx3-ubyte")
+    os.remove(os.path.join(folder, "t10k-labels-idx1-ubyte"))
+    os.mkfifo(os.path.join(folder, "t10k-labels-idx1-ubyte"))
+    answer = tool("dump", path, ALL, 0, 0, os.devnull)
+    assert answer["status"] == ["IO"] and "is not a file" in answer["sentence"][0], answer
 
 
 @case
