@@ -116,7 +116,7 @@ const zonal__option zonal__train_table[] = {
           "of each class, for validation, where the source is not divided"),
     SHARE("test-share", source.test_share, "0.1", "the same for the test"),
     WHOLE("data-seed", source.seed, "0", 0, INFINITY, "of that division, and of textures"),
-    WHOLE("texture-count", source.count, NULL, 1, 1e9,
+    WHOLE("texture-count", source.count, NULL, 1, 1 << 24,
           "textures: how many; 10,000 / 500 / 10,000 by split unless given"),
     WHOLE("texture-size", source.size, NULL, 8, 4096,
           "textures: their width and height; 256 unless given"),
