@@ -357,6 +357,11 @@ static void test_json_memory(void) {
     test_every_allocation("a JSON text of 100 kB", write_long_text, NULL);
 }
 
+static void test_plural(void) {
+    CHECK(strcmp(zonal__text_plural(1), "") == 0);
+    CHECK(strcmp(zonal__text_plural(0), "s") == 0 && strcmp(zonal__text_plural(2), "s") == 0);
+}
+
 static const test_case tests[] = {{"distance", test_distance},
                                   {"distance_of_long_words", test_distance_of_long_words},
                                   {"nearest", test_nearest},
@@ -364,6 +369,7 @@ static const test_case tests[] = {{"distance", test_distance},
                                   {"int", test_int},
                                   {"scale", test_scale},
                                   {"utf8", test_utf8},
+                                  {"plural", test_plural},
                                   {"json_text", test_json_text},
                                   {"json_doubles_round_trip", test_json_doubles_round_trip},
                                   {"json_decimal_comma", test_json_decimal_comma},

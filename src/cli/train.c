@@ -15,6 +15,7 @@
 #include "cli/train_print.h"
 #include "cli/training.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "train/checkpoint.h"
 
 static const zonal__cli_usage usage = {
@@ -229,8 +230,8 @@ static zonal_status make_steps(job *j) {
                          "--resume %s",
                          step, total, j->folder.path);
     else
-        zonal__train_say(&j->print, "done: %" PRId64 " steps; next: zonal eval %s", total,
-                         j->folder.path);
+        zonal__train_say(&j->print, "done: %" PRId64 " step%s; next: zonal eval %s", total,
+                         zonal__text_plural(total), j->folder.path);
     return ZONAL_OK;
 }
 

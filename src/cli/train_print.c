@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "core/text.h"
 
 enum { LINE = 1024 };
 
@@ -107,11 +108,11 @@ static void say_data(zonal__train_print *print, const zonal__training *t) {
     if (s->local_views > 0)
         snprintf(local, sizeof local, " and %" PRId64 " of %" PRId64, s->local_views,
                  s->local_side);
-    zonal__train_say(print, "data      %s: %" PRId64 " pictures (%s)", s->data, t->source->count,
-                     zonal__split_words[s->split]);
+    zonal__train_say(print, "data      %s: %" PRId64 " image%s (%s)", s->data, t->source->count,
+                     zonal__text_plural(t->source->count), zonal__split_words[s->split]);
     zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
                      s->views, s->side, local, t->trainer.network.channels,
-                     t->trainer.network.channels > 1 ? "s" : "", word(t, "law", s->law));
+                     zonal__text_plural(t->trainer.network.channels), word(t, "law", s->law));
 }
 
 static void say_run(zonal__train_print *print, const zonal__training *t) {
@@ -120,7 +121,7 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
     if (t->trainer.device == ZONAL_DEVICE_CUDA && zonal__device_name(device) != ZONAL_OK)
         snprintf(device, sizeof device, "CUDA");
     zonal__train_say(print,
-                     "steps     %" PRId64 " of %" PRId64 " pictures, %.3g epochs; %s, rate %g; on "
+                     "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
                      "%s",
                      t->trainer.schedule.total, s->batch,
                      (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
@@ -163,8 +164,10 @@ void zonal__train_print_summary(zonal__train_print *print, const zonal__training
     say_run(print, t);
     say_loss(print, t);
     if (t->queries)
-        zonal__train_say(print, "eval      %s on %" PRId64 " pictures, every %" PRId64 " steps",
-                         word(t, "eval", s->eval), t->queries->count, s->eval_every);
+        zonal__train_say(print, "eval      %s on %" PRId64 " image%s, every %" PRId64 " step%s",
+                         word(t, "eval", s->eval), t->queries->count,
+                         zonal__text_plural(t->queries->count), s->eval_every,
+                         zonal__text_plural(s->eval_every));
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -120,6 +120,10 @@ double zonal__scale_value(zonal__scale scale, int64_t d) {
     return scale.power > 0 ? scale.factor * (double)d : scale.factor;
 }
 
+const char *zonal__text_plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 int zonal__text_utf8(const char *text) {
     static const struct {
         unsigned char mask, lead;

@@ -34,6 +34,9 @@ typedef struct zonal__scale {
 zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out);
 double zonal__scale_value(zonal__scale scale, int64_t d);
 
+/* The end of a noun after a number: "" after 1, else "s". printf("%lld image%s", n, ...). */
+const char *zonal__text_plural(int64_t count);
+
 /* The bytes of the UTF-8 character at "text" (1 to 4), or 0 when they are not valid UTF-8. The end
  * of the text counts as a character of 1 byte. */
 int zonal__text_utf8(const char *text);
