@@ -64,9 +64,8 @@ void zonal__train_print_begin(zonal__train_print *print, int quiet) {
 }
 
 void zonal__train_print_open_log(zonal__train_print *print, const zonal__run_folder *folder) {
-    char path[ZONAL__RUN_FOLDER_PATH];
-    if (zonal__run_folder_file(folder, "log.txt", path) == ZONAL_OK) print->log = fopen(path, "a");
-    if (!print->log) zonal__train_warn(print, "cannot write %s/log.txt", folder->path);
+    if (zonal__run_folder_open_log(folder, &print->log) != ZONAL_OK)
+        zonal__train_warn(print, "%s", zonal_last_error()->message);
 }
 
 void zonal__train_print_end(zonal__train_print *print) {

@@ -23,6 +23,10 @@
  *     ZONAL_TRY(zonal__checkpoint_load(trainer, path));
  *     ZONAL_TRY(zonal__run_folder_rewind(&folder, zonal__trainer_steps_done(trainer)));
  *
+ * A folder is trusted in nothing: it may be somebody else's, or have been edited by hand. A link in
+ * the place of one of the files above, or of the folder of checkpoints, is refused; of other files
+ * in it only the temporaries of those above are removed. The path of the run itself may be a link.
+ *
  * The lines of metrics.jsonl, by "kind"; "step" is always the number of steps done, and lines come
  * in its order:
  *
@@ -37,6 +41,8 @@
  */
 #ifndef ZONAL_TRAIN_RUN_FOLDER_H
 #define ZONAL_TRAIN_RUN_FOLDER_H
+
+#include <stdio.h>
 
 #include "core/jsonl.h"
 #include "train/meter.h"
@@ -65,8 +71,12 @@ zonal_status zonal__run_folder_create(const char *path, const char *config, int6
 zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
                                            int64_t keep, zonal__run_folder *folder);
 
+/* ZONAL_IO, and nothing is changed, where one of its files is none; as for create. */
 zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder);
 void zonal__run_folder_close(zonal__run_folder *folder);
+
+/* Opens log.txt for appending; *log is NULL on failure. */
+zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **log);
 
 /* The path of a file in the folder: "log.txt". */
 zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
