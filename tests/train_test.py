@@ -443,7 +443,7 @@ def test_refusals():
     config = read("run/config.toml").decode()
     with open("run/config.toml", "w") as file:
         file.write(config.replace('projector = "16-8"', 'projector = "32-8"'))
-    refused("a checkpoint of another network", 1, "another network", "train", "--resume", "run")
+    refused("a checkpoint of another network", 2, "projector was", "train", "--resume", "run")
     with open("run/config.toml", "w") as file:
         file.write(config)
     for path in glob.glob("run/checkpoints/*"):

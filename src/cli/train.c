@@ -78,9 +78,10 @@ typedef struct job {
     zonal__trainer *trainer;
     zonal__run_folder folder;
     zonal__train_print print;
-    float *projections; /* [views][batch][dim] */
-    double began;       /* seconds of the clock; those of earlier processes are taken off */
-    double marked;      /* when the present stretch of steps began */
+    char *configuration; /* what decides the numbers, for the checkpoints */
+    float *projections;  /* [views][batch][dim] */
+    double began;        /* seconds of the clock; those of earlier processes are taken off */
+    double marked;       /* when the present stretch of steps began */
     int64_t marked_step;
     int collapsed; /* the last meter said so */
     int64_t
@@ -263,11 +264,37 @@ static zonal_status make_folder(job *j) {
     return status;
 }
 
+/* A run goes on with the numbers it was begun with: what was changed in its config.toml since is
+ * refused, as it would be on the command line. */
+static zonal_status check_configuration(const job *j, const char *checkpoint) {
+    const zonal__options *options = &j->training->options;
+    zonal__config_change change;
+    char *before;
+    int changed = 0;
+    zonal_status status;
+    ZONAL_TRY(zonal__checkpoint_configuration(checkpoint, &before));
+    if (!before) return ZONAL_OK; /* made by an earlier version */
+    status =
+        zonal__config_compare(options, zonal__train_option_may_change, before, &change, &changed);
+    zonal__free(before);
+    if (status != ZONAL_OK || !changed) return status;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "%s/config.toml was changed after the run began: %s was %.200s and is %.200s "
+                      "now; put it back, or begin a new run with --config %s/config.toml",
+                      j->folder.path, change.name, change.before[0] ? change.before : "not given",
+                      change.now[0] ? change.now : "not given", j->folder.path);
+}
+
+static zonal_status load_checkpoint(job *j, const char *path) {
+    ZONAL_TRY(check_configuration(j, path));
+    return zonal__checkpoint_load(j->trainer, path);
+}
+
 static zonal_status load_latest(job *j) {
     char path[ZONAL__RUN_FOLDER_PATH];
     zonal_status status;
     ZONAL_TRY(zonal__run_folder_latest(&j->folder, path));
-    status = zonal__checkpoint_load(j->trainer, path);
+    status = load_checkpoint(j, path);
     if (status == ZONAL_FORMAT) {
         zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
         return ZONAL_FAIL(status, "%.300s; to go on from the checkpoint before it, remove this one",
@@ -330,6 +357,8 @@ static zonal_status train(job *j) {
         ZONAL_TRY(use_choices(j, zonal__device_choices_read));
     }
     ZONAL_TRY(take_choices(j));
+    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &j->configuration));
+    t->trainer.configuration = j->configuration;
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &j->trainer));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));
@@ -350,6 +379,7 @@ static void clean_up(job *j) {
     zonal__run_folder_close(&j->folder);
     zonal__trainer_destroy(j->trainer);
     zonal__free(j->projections);
+    zonal__free(j->configuration);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */

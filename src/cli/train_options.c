@@ -246,6 +246,11 @@ int zonal__train_option_is_free(const char *name) {
     return 0;
 }
 
+int zonal__train_option_may_change(const char *name) {
+    return zonal__train_option_is_free(name) || strcmp(name, "data") == 0 ||
+           strcmp(name, "class-list") == 0;
+}
+
 /* ---- views ----------------------------------------------------------------------------------- */
 
 #define VIEW(law, name, field)                                                                     \

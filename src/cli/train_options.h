@@ -74,6 +74,10 @@ extern const zonal__option zonal__train_table[];
 /* The options that a resumed run may be given: they do not change what it computes. */
 int zonal__train_option_is_free(const char *name);
 
+/* Those that a run's configuration may have other values of than its checkpoints: these, and paths,
+ * since images may be moved; whether they are the same is asked of the images. */
+int zonal__train_option_may_change(const char *name);
+
 /* Copies the given --view-... options over those of a law; "local": of a local view. */
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
                               int local, zonal__view_law *law);
