@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """What zonal train --resume takes from a run folder, and what it refuses: links, files of others,
-an edited configuration. ZONAL_PROGRAM is the program to test."""
+an edited configuration, images that have changed; runs that are made longer. ZONAL_PROGRAM is the
+program to test."""
 import glob
+import json
+import math
 import os
 import shutil
+import struct
+import zlib
 
-from harness import case, refused, run, run_tests
+from harness import case, refused, run, run_tests, skip
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 
 # A network of some thousand weights on textures of 24 pixels: a step takes a few milliseconds.
 TINY = (
     "--side 16 --width 0.015625 --projector 16-8 --batch 8 --threads 1 --workers 1 "
-    "--precision fp32 --device cpu --eval none --log-every 2"
+    "--precision fp32 --device cpu --eval none --log-every 1"
 ).split()
 TEXTURES = ["textures:disk", "--texture-count", "32", "--texture-size", "24", *TINY]
 
@@ -178,5 +183,214 @@ def test_configuration():
     clear()
 
 
+# ---- images --------------------------------------------------------------------------------------
+
+
+def write_png(path, brightness, side=20):
+    """A grey picture with a gradient."""
+    rows = b"".join(
+        b"\0" + bytes((brightness + 3 * x + 5 * y) % 256 for x in range(side)) for y in range(side)
+    )
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)))
+        file.write(chunk(b"IEND", b""))
+
+
+def write_folder(folder):
+    for c, name in enumerate(("ant", "bee")):
+        os.makedirs(f"{folder}/{name}")
+        for i in range(20):
+            write_png(f"{folder}/{name}/{i:02}.png", 40 * c + 7 * i)
+
+
+def write_idx(folder, count, side=12):
+    os.makedirs(folder)
+    for part in ("train", "t10k"):
+        pixels = bytes((i * 31 + p * 7) % 256 for i in range(count) for p in range(side * side))
+        with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, count, side, side) + pixels)
+        with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
+            file.write(struct.pack(">II", 0x801, count) + bytes(i % 3 for i in range(count)))
+
+
+def test_arrays():
+    """Images of one file: they have numbers, no names."""
+    write_idx("squares", 60)
+    trained("squares", *TINY, "--steps", 4, "--out", "run", "--quiet")
+    whole = last("run")
+
+    @case("images that are the same are accepted")
+    def _():
+        trained("--resume", "run", "--quiet")
+        assert last("run") == whole
+
+    with open("squares/train-images-idx3-ubyte", "r+b") as file:
+        file.seek(16 + 12 * 12 * 7 + 5)
+        file.write(b"\xff\x00\xff")
+    refused_unchanged("a replaced image of many", 1, "1 replaced", "train", "--resume", "run")
+    shutil.rmtree("squares")
+    write_idx("squares", 61)
+    refused_unchanged("an image more", 1, "--changed-data allow", "train", "--resume", "run")
+    clear()
+
+
+def test_images():
+    write_folder("photos")
+    arguments = ["photos", *TINY, "--steps", 6, "--out", "run", "--quiet"]
+    done = train(*arguments)
+    if "this build cannot read" in done.stderr:
+        skip("folders of images", done.stderr.strip())
+        return clear()
+    assert done.returncode == 0, done.stderr
+    whole = last("run")
+
+    def changed(name, text, change):
+        """Refused after a change, which is taken back."""
+        shutil.copytree("photos", "kept")
+        change()
+        refused_unchanged(name, 1, text, "train", "--resume", "run")
+        shutil.rmtree("photos")
+        os.rename("kept", "photos")
+
+    @case("zonal eval compares them too")
+    def _():
+        few = ["--protocol", "knn", "--device", "cpu", "--threads", 1]
+        assert run("eval", "run", *few).returncode == 0
+        write_png("photos/bee/new.png", 9)
+        done = run("eval", "run", *few)
+        assert done.returncode == 1 and "1 added (bee/new.png)" in done.stderr, done.stderr
+        done = run("eval", "run", *few, "--changed-data", "allow")
+        assert done.returncode == 0 and "1 added (bee/new.png)" in done.stderr, done.stderr
+        assert run("eval", "run", *few, "--data", "photos").returncode == 0
+        os.remove("photos/bee/new.png")
+
+    changed("an image removed", "1 removed (ant/03.png)", lambda: os.remove("photos/ant/03.png"))
+    changed("an image added", "1 added (bee/new.png)", lambda: write_png("photos/bee/new.png", 9))
+    changed("an image replaced", "1 replaced (bee/04.png)", lambda: write_png("photos/bee/04.png", 251))
+
+    def rename():
+        os.rename("photos/ant/03.png", "photos/ant/99.png")
+
+    changed("an image renamed", "1 added (ant/99.png), 1 removed (ant/03.png)", rename)
+
+    def add_class():
+        os.mkdir("photos/cow")
+        for i in range(5):
+            write_png(f"photos/cow/{i}.png", i)
+
+    changed("a class added", "5 added (cow/0.png, cow/1.png, cow/2.png, ...)", add_class)
+
+    @case("the same images, touched and copied, are the same")
+    def _():
+        shutil.copytree("photos", "kept")
+        shutil.rmtree("photos")
+        os.rename("kept", "photos")
+        trained("--resume", "run", "--quiet")
+        assert last("run") == whole
+
+    os.rename("photos", "moved")
+    refused_unchanged("images that are gone", 1, "photos; where they have been moved, give --data",
+                      "train", "--resume", "run")
+    refused("a folder beside --resume", 2, "--data moved", "train", "moved", "--resume", "run")
+
+    @case("--data: the same images elsewhere, which the run then remembers")
+    def _():
+        shutil.copytree("run", "copy")
+        os.remove("copy/checkpoints/step-00000006.safetensors")
+        trained("--resume", "copy", "--data", "moved", "--quiet")
+        assert last("copy") == whole
+        trained("--resume", "copy", "--quiet")
+        shutil.rmtree("copy")
+
+    os.remove("moved/ant/00.png")
+    refused_unchanged("--data with other images", 1, "1 removed (ant/00.png)", "train", "--resume",
+                      "run", "--data", "moved")
+
+    @case("--changed-data allow: with a warning, and once")
+    def _():
+        done = train("--resume", "run", "--data", "moved", "--changed-data", "allow", "--quiet")
+        assert done.returncode == 0 and "1 removed (ant/00.png)" in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert "1 removed (ant/00.png)" in read("run/log.txt").decode()
+        trained("--resume", "run", "--quiet")
+
+    write("run/data.txt", "what is this?\n")
+    refused("a record that is none", 1, "data.txt is no record", "train", "--resume", "run")
+
+    @case("a run of an earlier version has no record, and gets one")
+    def _():
+        os.remove("run/data.txt")
+        trained("--resume", "run", "--quiet")
+        assert read("run/data.txt").count(b"\nimage ") == 39
+
+    clear()
+
+
+# ---- length --------------------------------------------------------------------------------------
+
+
+def rates(folder):
+    with open(folder + "/metrics.jsonl") as file:
+        found = [json.loads(line) for line in file]
+    return {line["step"]: line["rate"] for line in found if line["kind"] == "step"}
+
+
+def test_length():
+    constant = [*TEXTURES, "--schedule", "constant", "--warmup", "0.5", "--quiet"]
+
+    @case("at a constant rate a longer run is bit for bit one that was begun with that length")
+    def _():
+        trained(*constant, "--steps", 8, "--out", "long")
+        trained(*constant, "--steps", 5, "--out", "short")
+        trained("--resume", "short", "--steps", 8, "--quiet")
+        weights = lambda folder: last(folder)[-4096:]  # behind the header, which has the length
+        assert weights("short") == weights("long") and rates("short") == rates("long")
+        trained("--resume", "short", "--epochs", 3, "--quiet")  # 4 steps an epoch
+        assert max(rates("short")) == 12
+        trained("--resume", "short", "--quiet")
+
+    @case("else the rates after it are those of a run of the new length, by the formula")
+    def _():
+        trained(*TEXTURES, "--lr", 0.25, "--warmup", 0, "--steps", 4, "--out", "c")
+        done = trained("--resume", "c", "--steps", 10, "--log-every", 1)
+        assert "now 10 steps" in done.stdout and "learning rates" in done.stdout, done.stdout
+        cosine = lambda step, total: 0.25 * (1 + math.cos(math.pi * (step - 1) / total)) / 2
+        for step, rate in rates("c").items():
+            wanted = cosine(step, 4 if step <= 4 else 10)
+            assert abs(rate - wanted) < 1e-12, (step, rate, wanted)
+        config = read("c/config.toml").decode()
+        assert "steps = 10  # --resume at step 4; 4 steps before\n" in config, config
+        assert max(map(len, done.stdout.splitlines())) <= 80, done.stdout
+
+    @case("a run that is killed after it was made longer goes on with the new length")
+    def _():
+        trained(*TEXTURES, "--steps", 4, "--checkpoint-every", 2, "--out", "k", "--quiet")
+        trained("--resume", "k", "--steps", 6, "--checkpoint-every", 1, "--quiet")
+        os.remove("k/checkpoints/step-00000006.safetensors")
+        trained("--resume", "k", "--quiet")
+        assert max(rates("k")) == 6
+
+    refused_unchanged("fewer steps than were made", 2, "has made 10 steps", "train", "--resume", "c",
+                      "--steps", 7)
+    refused_unchanged("epochs and steps", 2, "both say", "train", "--resume", "c", "--steps", 20,
+                      "--epochs", 30)
+    config = read("c/config.toml").decode()
+    write("c/config.toml", config.replace("steps = 10", "steps = 20"))
+    refused("an edited length", 2, "give --steps 20 with --resume", "train", "--resume", "c")
+
+    @case("as many steps as it has: nothing to do")
+    def _():
+        write("c/config.toml", config)
+        trained("--resume", "c", "--steps", 10, "--quiet")
+        assert read("c/config.toml").decode() == config
+
+    clear()
+
+
 if __name__ == "__main__":
-    run_tests(test_trust, test_configuration)
+    run_tests(test_trust, test_configuration, test_arrays, test_images, test_length)

@@ -115,7 +115,13 @@ def test_folder():
     def _():
         done = trained(*TEXTURES, "--steps", 7, "--checkpoint-every", 3, "--keep", 2)
         folder = "runs/textures-disk-1"
-        assert sorted(os.listdir(folder)) == ["checkpoints", "config.toml", "log.txt", "metrics.jsonl"]
+        assert sorted(os.listdir(folder)) == [
+            "checkpoints",
+            "config.toml",
+            "data.txt",
+            "log.txt",
+            "metrics.jsonl",
+        ]
         assert checkpoints(folder) == [
             "best.safetensors",
             "step-00000006.safetensors",

@@ -18,7 +18,7 @@
 #include "core/memory.h"
 #include "train/checkpoint.h"
 
-static const size_t LONGEST_METRICS = (size_t)1 << 31;
+static const size_t LONGEST_METRICS = (size_t)1 << 31, LONGEST_CONFIG = (size_t)1 << 20;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -47,7 +47,8 @@ static int64_t step_of(const char *name) {
 }
 
 /* The files of a run that lie in the folder itself. */
-static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt", "choices.txt"};
+static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt", "data.txt",
+                                        "choices.txt"};
 enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
 
 static int is_own_file(const char *name) {
@@ -363,6 +364,73 @@ zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step) {
     ZONAL_TRY(take_lines(folder, path));
     zonal__jsonl_close(folder->metrics);
     return open_metrics(folder);
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+/* The line of a key in a text of lines; NULL: it has none. */
+static char *find_line(char *text, const char *key) {
+    size_t length = strlen(key);
+    for (char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+        if (strncmp(at, key, length) == 0 && strncmp(at + length, " = ", 3) == 0) return at;
+    return NULL;
+}
+
+static zonal_status write_edited(const char *path, char *text, const char *key, const char *value,
+                                 const char *comment) {
+    char *line = find_line(text, key), *rest = text + strlen(text);
+    zonal__file *file;
+    size_t before = strlen(text);
+    if (line) {
+        before = (size_t)(line - text);
+        rest = line + strcspn(line, "\n");
+        rest += *rest == '\n';
+    }
+    ZONAL_TRY(zonal__file_create_plain(path, &file));
+    zonal__file_write(file, text, before);
+    if (before > 0 && text[before - 1] != '\n') zonal__file_print(file, "\n");
+    zonal__file_print(file, "%s = %s  # %s\n%s", key, value, comment, rest);
+    return zonal__file_commit(file);
+}
+
+zonal_status zonal__run_folder_edit_config(const zonal__run_folder *folder, const char *key,
+                                           const char *value, const char *comment) {
+    char path[ZONAL__RUN_FOLDER_PATH], *text;
+    size_t length;
+    zonal_status status;
+    ZONAL_TRY(zonal__run_folder_file(folder, "config.toml", path));
+    ZONAL_TRY(zonal__file_read(path, LONGEST_CONFIG, &text, &length));
+    status = write_edited(path, text, key, value, comment);
+    zonal__free(text);
+    return status;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+zonal_status zonal__run_folder_write_data(const zonal__run_folder *folder,
+                                          const zonal__data_record *record) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(zonal__run_folder_file(folder, "data.txt", path));
+    return zonal__data_record_write(record, path);
+}
+
+zonal_status zonal__run_folder_check_data(const char *run, const zonal__data_part *parts, int count,
+                                          zonal__data_changes *changes) {
+    zonal__run_folder folder;
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct stat found;
+    zonal__data_record *before, *now = NULL;
+    zonal_status status;
+    *changes = (zonal__data_changes){0};
+    ZONAL_TRY(set_path(&folder, run, 1));
+    ZONAL_TRY(zonal__run_folder_file(&folder, "data.txt", path));
+    if (lstat(path, &found) != 0 && errno == ENOENT) return ZONAL_OK;
+    ZONAL_TRY(zonal__data_record_read(path, &before));
+    status = zonal__data_record_make(parts, count, zonal__data_record_one_in(before), &now);
+    if (status == ZONAL_OK) zonal__data_record_compare(before, now, changes);
+    zonal__data_record_destroy(before);
+    zonal__data_record_destroy(now);
+    return status;
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */

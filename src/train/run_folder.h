@@ -6,6 +6,7 @@
  *     log.txt                                  what was printed
  *     checkpoints/step-00001234.safetensors    the last few
  *     checkpoints/best.safetensors             the one with the highest score
+ *     data.txt                                 which images it is trained on (data_record.h)
  *     choices.txt                              CUDA: the algorithms that were measured best
  *     eval/NAME.json                           later evaluations
  *
@@ -45,6 +46,7 @@
 #include <stdio.h>
 
 #include "core/jsonl.h"
+#include "train/data_record.h"
 #include "train/meter.h"
 #include "train/online.h"
 #include "train/trainer.h"
@@ -78,6 +80,11 @@ void zonal__run_folder_close(zonal__run_folder *folder);
 /* Opens log.txt for appending; *log is NULL on failure. */
 zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **log);
 
+/* Puts a line "KEY = VALUE  # COMMENT" in the place of the one that config.toml has for this key,
+ * or at its end. The file changes whole or not at all. */
+zonal_status zonal__run_folder_edit_config(const zonal__run_folder *folder, const char *key,
+                                           const char *value, const char *comment);
+
 /* The path of a file in the folder: "log.txt". */
 zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
                                     char out[ZONAL__RUN_FOLDER_PATH]);
@@ -89,6 +96,19 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
 /* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
  * writing, cuts metrics.jsonl after the step, and fills "best" and "seconds" from what is left. */
 zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step);
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Keeps what the run is trained on in its data.txt. */
+zonal_status zonal__run_folder_write_data(const zonal__run_folder *folder,
+                                          const zonal__data_record *record);
+
+/* Compares images, which the caller has opened, with the data.txt of a run; "run" is its path, and
+ * nothing is locked or changed. A run without a data.txt, of an earlier version, is unchanged;
+ * changes->recorded is then 0. ZONAL_IO for images that cannot be read, ZONAL_FORMAT for a data.txt
+ * that is none. */
+zonal_status zonal__run_folder_check_data(const char *run, const zonal__data_part *parts, int count,
+                                          zonal__data_changes *changes);
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
