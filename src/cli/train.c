@@ -12,6 +12,7 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "cli/train_init.h"
 #include "cli/train_print.h"
 #include "cli/train_resume.h"
 #include "cli/training.h"
@@ -80,6 +81,7 @@ typedef struct job {
     zonal__run_folder folder;
     zonal__train_print print;
     zonal__resume resume;
+    char init[512];      /* what was taken from --init; "": there is none */
     char *configuration; /* what decides the numbers, for the checkpoints */
     float *projections;  /* [views][batch][dim] */
     double began;        /* seconds of the clock; those of earlier processes are taken off */
@@ -311,6 +313,7 @@ static zonal_status begin(job *j) {
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
+    if (j->init[0]) zonal__train_say(&j->print, "%s", j->init);
     if (resumed) {
         zonal__train_say(&j->print, "resumed   after step %" PRId64,
                          zonal__trainer_steps_done(j->trainer));
@@ -335,6 +338,7 @@ static zonal_status train(job *j) {
     ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &j->configuration));
     t->trainer.configuration = j->configuration;
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &j->trainer));
+    if (!t->settings.resume) ZONAL_TRY(zonal__train_init(t, j->trainer, j->init));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));
     ZONAL_TRY(begin(j));

@@ -178,6 +178,10 @@ const zonal__option zonal__train_table[] = {
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
     FLAG("zero-last-scale", zero_last_scale, NULL, "each block begins as its shortcut"),
 
+    TEXT("init", init, NULL, "FILE", 0,
+         "begin with these weights, safetensors of torchvision or of a run; the projector may be "
+         "missing"),
+
     /* loss */
     TEXT("method", method, "mmd-band", "NAME", 0, "the uniformity loss"),
     ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),

@@ -44,7 +44,7 @@ typedef struct zonal__train_settings {
     /* network */
     int network, stem;
     double width;
-    const char *projector;
+    const char *projector, *init;
     int activation, projector_norm, projector_bias, zero_last_scale;
     /* loss */
     const char *method;

@@ -42,6 +42,7 @@ typedef struct zonal__training {
     zonal__view_law eval_laws[2];
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
+    char init[ZONAL__TRAINING_PATH];                                   /* likewise */
 } zonal__training;
 
 /* Reads a configuration. Release with zonal__training_close, also after failure. */
