@@ -26,7 +26,7 @@ foreach(answer OPENBLAS_WORKS LAPACKE_IN_OPENBLAS LAPACKE_WORKS)
 endforeach()
 
 # What is set by hand, as in -DZONAL_PNG_LIBRARY=FILE -DZONAL_PNG_INCLUDE=FOLDER, is not looked for.
-set(by_hand OPENBLAS LAPACKE ONEDNN CUDNN JPEG PNG HDF5 ZLIB)
+set(by_hand OPENBLAS LAPACKE CUDNN JPEG PNG WEBP GIF TIFF ZLIB)
 list(TRANSFORM by_hand REPLACE "(.+)" "ZONAL_\\1_LIBRARY;ZONAL_\\1_INCLUDE")
 foreach(variable IN LISTS by_hand ITEMS ZONAL_PYTHON)
     if(${variable} AND NOT EXISTS "${${variable}}")

@@ -12,7 +12,9 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "cli/train_init.h"
 #include "cli/train_print.h"
+#include "cli/train_resume.h"
 #include "cli/training.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -78,9 +80,12 @@ typedef struct job {
     zonal__trainer *trainer;
     zonal__run_folder folder;
     zonal__train_print print;
-    float *projections; /* [views][batch][dim] */
-    double began;       /* seconds of the clock; those of earlier processes are taken off */
-    double marked;      /* when the present stretch of steps began */
+    zonal__resume resume;
+    char init[512];      /* what was taken from --init; "": there is none */
+    char *configuration; /* what decides the numbers, for the checkpoints */
+    float *projections;  /* [views][batch][dim] */
+    double began;        /* seconds of the clock; those of earlier processes are taken off */
+    double marked;       /* when the present stretch of steps began */
     int64_t marked_step;
     int collapsed; /* the last meter said so */
     int64_t
@@ -263,18 +268,15 @@ static zonal_status make_folder(job *j) {
     return status;
 }
 
-static zonal_status load_latest(job *j) {
-    char path[ZONAL__RUN_FOLDER_PATH];
+/* What it will be trained on goes into the folder before the first checkpoint. */
+static zonal_status make_run(job *j) {
+    zonal__data_record *record;
     zonal_status status;
-    ZONAL_TRY(zonal__run_folder_latest(&j->folder, path));
-    status = zonal__checkpoint_load(j->trainer, path);
-    if (status == ZONAL_FORMAT) {
-        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
-        return ZONAL_FAIL(status, "%.300s; to go on from the checkpoint before it, remove this one",
-                          inner.message);
-    }
-    ZONAL_TRY(status);
-    return zonal__run_folder_rewind(&j->folder, zonal__trainer_steps_done(j->trainer));
+    ZONAL_TRY(zonal__training_record(j->training, &record));
+    status = make_folder(j);
+    if (status == ZONAL_OK) status = zonal__run_folder_write_data(&j->folder, record);
+    zonal__data_record_destroy(record);
+    return status;
 }
 
 /* CUDA: the algorithms that the run was begun with, so that going on computes the same bits. */
@@ -305,19 +307,21 @@ static zonal_status begin(job *j) {
     zonal__training *t = j->training;
     int resumed = t->settings.resume != NULL;
     if (resumed)
-        ZONAL_TRY(load_latest(j));
+        ZONAL_TRY(zonal__resume_load(&j->resume, j->trainer));
     else
-        ZONAL_TRY(make_folder(j));
+        ZONAL_TRY(make_run(j));
     if (t->settings.tensorboard)
         ZONAL_TRY(zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
                                         &j->folder.events));
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
-    if (resumed)
+    if (j->init[0]) zonal__train_say(&j->print, "%s", j->init);
+    if (resumed) {
         zonal__train_say(&j->print, "resumed   after step %" PRId64,
                          zonal__trainer_steps_done(j->trainer));
-    else
+        zonal__resume_tell(&j->resume);
+    } else
         ZONAL_TRY(zonal__run_folder_save(&j->folder, j->trainer, NAN));
     return ZONAL_OK;
 }
@@ -326,14 +330,18 @@ static zonal_status train(job *j) {
     zonal__training *t = j->training;
     int64_t size = (t->settings.views + t->settings.local_views) * t->settings.batch;
     if (t->settings.out && !t->settings.resume) ZONAL_TRY(zonal__run_folder_check(t->settings.out));
-    ZONAL_TRY(zonal__training_open(t));
-    ZONAL_TRY(zonal__training_open_online(t));
     if (t->settings.resume) {
         ZONAL_TRY(zonal__run_folder_open(t->settings.resume, t->settings.keep, &j->folder));
-        ZONAL_TRY(use_choices(j, zonal__device_choices_read));
+        ZONAL_TRY(zonal__resume_check(&j->resume));
     }
+    ZONAL_TRY(zonal__training_open(t));
+    ZONAL_TRY(zonal__training_open_online(t));
+    if (t->settings.resume) ZONAL_TRY(use_choices(j, zonal__device_choices_read));
     ZONAL_TRY(take_choices(j));
+    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &j->configuration));
+    t->trainer.configuration = j->configuration;
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &j->trainer));
+    if (!t->settings.resume) ZONAL_TRY(zonal__train_init(t, j->trainer, j->init));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));
     ZONAL_TRY(begin(j));
@@ -353,23 +361,11 @@ static void clean_up(job *j) {
     zonal__run_folder_close(&j->folder);
     zonal__trainer_destroy(j->trainer);
     zonal__free(j->projections);
+    zonal__free(j->configuration);
+    zonal__resume_close(&j->resume);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
-
-/* What would change the numbers of a run cannot be given again. */
-static int check_resumed(const zonal__training *t) {
-    if (t->options.argument_count > 0)
-        return zonal__cli_misused("%s has its pictures already, leave out %s", t->settings.resume,
-                                  t->options.arguments[0]);
-    for (int i = 0; t->options.table[i].name; i++)
-        if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
-            !zonal__train_option_is_free(t->options.table[i].name))
-            return zonal__cli_misused("--%s cannot be changed in a run that goes on; leave it out, "
-                                      "or begin a new run with --config %s/config.toml",
-                                      t->options.table[i].name, t->settings.resume);
-    return ZONAL__EXIT_CONTINUE;
-}
 
 static int dump(const zonal__training *t) {
     char *text;
@@ -398,7 +394,7 @@ static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRA
     status = zonal__cli_parse_file(&usage, zonal__train_table, &t->settings, argc, argv, file,
                                    &t->options, &t->config);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (resume) return check_resumed(t);
+    if (resume) return zonal__resume_check_flags(t);
     if (t->options.argument_count > 0 &&
         zonal__options_set(&t->options, "data", "DIR, as data,", t->options.arguments[0],
                            ZONAL__SOURCE_FLAG) != ZONAL_OK)
@@ -414,6 +410,7 @@ int zonal__cli_train(int argc, char **argv) {
     if (status == ZONAL__EXIT_CONTINUE && training.settings.dump_config) status = dump(&training);
     if (status == ZONAL__EXIT_CONTINUE) {
         zonal__train_print_begin(&j.print, training.settings.quiet);
+        j.resume = (zonal__resume){.training = &training, .folder = &j.folder, .print = &j.print};
         status = ZONAL__EXIT_OK;
         if (train(&j) != ZONAL_OK) {
             zonal__train_print_failure(&j.print);

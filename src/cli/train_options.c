@@ -14,6 +14,8 @@ static const char *const residences[] = {"auto", "resident", "streamed", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
 
+const char *const zonal__changed_data_words[] = {"refuse", "allow", NULL};
+
 /* ---- values of several numbers --------------------------------------------------------------- */
 
 static zonal_status set_range(void *values, const zonal__option *option, const char *shown,
@@ -92,6 +94,13 @@ const zonal__option zonal__train_table[] = {
      .help = "print the effective configuration, train nothing"},
     TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
     TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    {.name = "changed-data",
+     .type = ZONAL__OPTION_WORD,
+     AT(changed_data),
+     .words = zonal__changed_data_words,
+     .initial = "refuse",
+     .rules = LINE,
+     .help = "--resume: what to do when images were added, removed or replaced since"},
     TEXT("choices", choices, NULL, "FILE", LINE,
          "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
          "bits as that run's"),
@@ -169,6 +178,10 @@ const zonal__option zonal__train_table[] = {
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
     FLAG("zero-last-scale", zero_last_scale, NULL, "each block begins as its shortcut"),
 
+    TEXT("init", init, NULL, "FILE", 0,
+         "begin with these weights, safetensors of torchvision or of a run; the projector may be "
+         "missing"),
+
     /* loss */
     TEXT("method", method, "mmd-band", "NAME", 0, "the uniformity loss"),
     ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
@@ -240,12 +253,17 @@ const zonal__option zonal__train_table[] = {
     {0}};
 
 int zonal__train_option_is_free(const char *name) {
-    static const char *const names[] = {"quiet",      "resume", "log-every",   "checkpoint-every",
-                                        "threads",    "keep",   "on-collapse", "workers",
-                                        "tensorboard"};
+    static const char *const names[] = {"quiet",       "resume", "log-every",   "checkpoint-every",
+                                        "threads",     "keep",   "on-collapse", "workers",
+                                        "tensorboard", "changed-data"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;
+}
+
+int zonal__train_option_may_change(const char *name) {
+    return zonal__train_option_is_free(name) || strcmp(name, "data") == 0 ||
+           strcmp(name, "class-list") == 0;
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "core/text.h"
 
-enum { LINE = 1024 };
+enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -19,24 +19,41 @@ static void put_in_log(zonal__train_print *print, const char *line) {
     fflush(print->log); /* a run may be killed at any instant */
 }
 
-/* A line of text into the log, and ready to be printed. */
-static void put_line(zonal__train_print *print, const char *format, va_list arguments,
-                     char line[LINE]) {
+/* A line of text without what could disturb a terminal. */
+static void fill_line(const char *format, va_list arguments, char line[LINE]) {
     char raw[LINE];
     vsnprintf(raw, sizeof raw, format, arguments);
     zonal__text_plain(raw, line, LINE);
-    put_in_log(print, line);
+}
+
+/* Where a line is to be broken so that at most "room" columns stay before it: at a blank, or, where
+ * a name is longer than that, after it; but not within the first "least" columns. */
+static size_t find_break(const char *text, size_t least, size_t room) {
+    size_t at = 0, length = strlen(text);
+    if (length <= room) return length;
+    for (size_t i = least + 1; i < length; i++)
+        if (text[i] == ' ' && text[i - 1] != ' ' && (i <= room || at == 0)) at = i;
+    return at > 0 ? at : length;
 }
 
 void zonal__train_say(zonal__train_print *print, const char *format, ...) {
-    char line[LINE];
+    char line[LINE], shown[LINE + INDENT + 1];
+    const char *rest = line;
+    int indent = 0;
     va_list arguments;
     va_start(arguments, format);
-    put_line(print, format, arguments, line);
+    fill_line(format, arguments, line);
     va_end(arguments);
-    if (print->quiet) return;
-    zonal__progress_end(&print->bar);
-    printf("%s\n", line);
+    if (!print->quiet) zonal__progress_end(&print->bar);
+    do {
+        size_t length = find_break(rest, (size_t)(INDENT - indent), (size_t)(COLUMNS - indent));
+        snprintf(shown, sizeof shown, "%*s%.*s", indent, "", (int)length, rest);
+        put_in_log(print, shown);
+        if (!print->quiet) printf("%s\n", shown);
+        rest += length;
+        rest += strspn(rest, " ");
+        indent = INDENT;
+    } while (*rest);
     fflush(stdout);
 }
 
@@ -44,8 +61,9 @@ void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
     char line[LINE];
     va_list arguments;
     va_start(arguments, format);
-    put_line(print, format, arguments, line);
+    fill_line(format, arguments, line);
     va_end(arguments);
+    put_in_log(print, line);
     zonal__progress_end(&print->bar);
     zonal__cli_say("%s", line);
 }
@@ -65,9 +83,8 @@ void zonal__train_print_begin(zonal__train_print *print, int quiet) {
 }
 
 void zonal__train_print_open_log(zonal__train_print *print, const zonal__run_folder *folder) {
-    char path[ZONAL__RUN_FOLDER_PATH];
-    if (zonal__run_folder_file(folder, "log.txt", path) == ZONAL_OK) print->log = fopen(path, "a");
-    if (!print->log) zonal__train_warn(print, "cannot write %s/log.txt", folder->path);
+    if (zonal__run_folder_open_log(folder, &print->log) != ZONAL_OK)
+        zonal__train_warn(print, "%s", zonal_last_error()->message);
 }
 
 void zonal__train_print_end(zonal__train_print *print) {

@@ -345,6 +345,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     settle_path(t, "data", t->data, &s->data);
     settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    settle_path(t, "init", t->init, &s->init);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
     settle_batch(t);

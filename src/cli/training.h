@@ -19,6 +19,7 @@
 
 #include "cli/train_options.h"
 #include "core/config.h"
+#include "train/data_record.h"
 #include "train/online.h"
 #include "train/trainer.h"
 
@@ -41,6 +42,7 @@ typedef struct zonal__training {
     zonal__view_law eval_laws[2];
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
+    char init[ZONAL__TRAINING_PATH];                                   /* likewise */
 } zonal__training;
 
 /* Reads a configuration. Release with zonal__training_close, also after failure. */
@@ -65,6 +67,17 @@ zonal_status zonal__training_open_online(zonal__training *training);
 /* Another part of the same pictures, thinned out evenly to at most "most" (0: all of them). */
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
+
+/* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
+zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);
+
+/* Compares the images of a configuration that was read, before zonal__training_open, with those
+ * that the run in this folder has recorded. ZONAL_IO for images that are no longer where they were.
+ */
+zonal_status zonal__training_check_data(const zonal__training *training, const char *run,
+                                        zonal__data_changes *changes);
+/* The sentence for changes that nobody has allowed; ZONAL_IO. */
+zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_changes *changes);
 
 /* How a picture is looked at when it is evaluated: its centre where it is larger than the views,
  * else the whole of it. */
