@@ -24,6 +24,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "data/codec.h"
+#include "data/fingerprint.h"
 #include "data/source.h"
 #include "data/split.h"
 #include "data/tree.h"
@@ -67,17 +68,22 @@ static void give_decoder(folder_source *f, zonal__decoder *decoder) {
     zonal__decoder_destroy(decoder);
 }
 
-static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
-    folder_source *f = (folder_source *)source;
+static zonal_status path_of(const folder_source *f, int64_t index, char path[PATH_MAX]) {
     const zonal__tree_picture *picture = &f->tree.pictures[index];
     const char *folder = f->tree.folders.at[picture->folder];
+    int length = snprintf(path, PATH_MAX, "%s/%s", folder, picture->name);
+    if (length < 0 || length >= PATH_MAX)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
+                          picture->name, folder);
+    return ZONAL_OK;
+}
+
+static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
+    folder_source *f = (folder_source *)source;
     char path[PATH_MAX];
     zonal__decoder *decoder;
     zonal_status status;
-    int length = snprintf(path, sizeof path, "%s/%s", folder, picture->name);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
-                          picture->name, folder);
+    ZONAL_TRY(path_of(f, index, path));
     ZONAL_TRY(take_decoder(f, &decoder));
     status = zonal__image_read(decoder, path, &f->decode, out);
     give_decoder(f, decoder);
@@ -91,7 +97,27 @@ static void folder_close(zonal__source *source) {
     zonal__tree_fini(&f->tree);
 }
 
-static const zonal__source_table folder_table = {"folder", folder_read, folder_close};
+/* All folders of the tree begin with the source's path. */
+static void folder_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    const folder_source *f = (const folder_source *)source;
+    const zonal__tree_picture *picture = &f->tree.pictures[index];
+    const char *below = f->tree.folders.at[picture->folder] + strlen(source->path);
+    while (*below == '/') below++;
+    snprintf(name, ZONAL__NAME_ROOM, "%s%s%s", below, *below ? "/" : "", picture->name);
+}
+
+static zonal_status folder_fingerprint(zonal__source *source, int64_t index,
+                                       uint64_t *fingerprint) {
+    char path[PATH_MAX];
+    ZONAL_TRY(path_of((const folder_source *)source, index, path));
+    return zonal__fingerprint_file(path, 2, fingerprint);
+}
+
+static const zonal__source_table folder_table = {.kind = "folder",
+                                                 .read = folder_read,
+                                                 .close = folder_close,
+                                                 .name = folder_name,
+                                                 .fingerprint = folder_fingerprint};
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "data/fingerprint.h"
 #include "data/source.h"
 #include "data/split.h"
 
@@ -28,8 +29,9 @@
 
 enum {
     CLASSES = 10,
-    MOST_PICTURES = 1 << 24,  /* a file of a few bytes can claim any number */
-    MOST_SLAB_BYTES = 1 << 28 /* of pictures kept unpacked */
+    MOST_PICTURES = 1 << 24,   /* a file of a few bytes can claim any number */
+    MOST_SLAB_BYTES = 1 << 28, /* of pictures kept unpacked */
+    FILE_SAMPLES = 256         /* of the fingerprint */
 };
 
 static const char *const sdss_names[CLASSES] = {
@@ -61,7 +63,8 @@ typedef struct galaxy10 {
     hsize_t shape[4];   /* n, height, width, 3 */
     uint8_t *slab;      /* [slab_rows][height][width][3] */
     int64_t slab_rows;
-    int64_t slab_first; /* the first picture in the slab; -1: it is empty */
+    int64_t slab_first;   /* the first picture in the slab; -1: it is empty */
+    uint64_t fingerprint; /* of the file */
 } galaxy10;
 
 /* ---- asking the file; the lock is held ------------------------------------------------------- */
@@ -318,11 +321,21 @@ static zonal_status galaxy10_read(zonal__source *source, int64_t index, zonal__i
     return status;
 }
 
-static const zonal__source_table galaxy10_table = {"galaxy10", galaxy10_read, galaxy10_close};
+static zonal_status galaxy10_fingerprint(zonal__source *source, int64_t index,
+                                         uint64_t *fingerprint) {
+    *fingerprint = zonal__fingerprint_element(((const galaxy10 *)source)->fingerprint, index);
+    return ZONAL_OK;
+}
+
+static const zonal__source_table galaxy10_table = {.kind = "galaxy10",
+                                                   .read = galaxy10_read,
+                                                   .close = galaxy10_close,
+                                                   .fingerprint = galaxy10_fingerprint};
 
 static zonal_status open_galaxy10(galaxy10 *g, const zonal__source_options *options) {
     ZONAL_TRY(zonal__source_init(&g->source, &galaxy10_table, options));
     ZONAL_TRY(open_quietly(g));
+    ZONAL_TRY(zonal__fingerprint_file(g->source.path, FILE_SAMPLES, &g->fingerprint));
     g->source.channels = options->channels ? options->channels : 3;
     ZONAL_TRY(copy_names(g));
     return zonal__split_keep(&g->source, options, 0);

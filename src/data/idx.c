@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "data/source.h"
 #include "data/split.h"
@@ -162,6 +163,7 @@ static zonal_status read_elements(input *in, int64_t bytes, uint8_t *out) {
 
 /* One file of pictures with its labels. */
 typedef struct part {
+    const char *name;     /* of the file, without .gz; empty: there is one only */
     int64_t first, count; /* pictures */
     uint8_t *pixels;      /* [count][height][width] */
     uint8_t *labels;      /* [count] */
@@ -173,9 +175,13 @@ typedef struct idx {
     part part[2];
 } idx;
 
+static const part *part_of(const idx *set, int64_t index) {
+    return &set->part[set->parts > 1 && index >= set->part[1].first];
+}
+
 static zonal_status idx_read(zonal__source *source, int64_t index, zonal__image *out) {
     const idx *set = (const idx *)source;
-    const part *p = &set->part[set->parts > 1 && index >= set->part[1].first];
+    const part *p = part_of(set, index);
     zonal__image stored = {
         .width = source->width,
         .height = source->height,
@@ -193,7 +199,24 @@ static void idx_close(zonal__source *source) {
     }
 }
 
-static const zonal__source_table idx_table = {"idx", idx_read, idx_close};
+static void idx_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    const part *p = part_of((const idx *)source, index);
+    snprintf(name, ZONAL__NAME_ROOM, "%s%sindex %lld", p->name, p->name[0] ? " " : "",
+             (long long)(index - p->first));
+}
+
+static zonal_status idx_fingerprint(zonal__source *source, int64_t index, uint64_t *fingerprint) {
+    const part *p = part_of((const idx *)source, index);
+    size_t bytes = (size_t)source->height * (size_t)source->width;
+    *fingerprint = zonal__checksum_of(p->pixels + (size_t)(index - p->first) * bytes, bytes);
+    return ZONAL_OK;
+}
+
+static const zonal__source_table idx_table = {.kind = "idx",
+                                              .read = idx_read,
+                                              .close = idx_close,
+                                              .name = idx_name,
+                                              .fingerprint = idx_fingerprint};
 
 static zonal_status load_pictures(idx *set, input *in, part *p) {
     zonal__source *source = &set->source;
@@ -268,9 +291,10 @@ static zonal_status name_labels(input *in) {
 }
 
 /* Loads the file of pictures in->path and its labels. */
-static zonal_status load_part(idx *set, input *in) {
+static zonal_status load_part(idx *set, input *in, const char *name) {
     part *p = &set->part[set->parts++];
     zonal_status status = input_open(in);
+    p->name = name;
     if (status == ZONAL_OK) status = load_pictures(set, in, p);
     input_close(in);
     if (status != ZONAL_OK) return status;
@@ -297,7 +321,7 @@ static zonal_status load_from_folder(idx *set, input *in, const zonal__source_op
         if (!settle_suffix(in->path, sizeof in->path))
             return ZONAL_FAIL(ZONAL_IO, "%s has no file %s, packed (.gz) or not; put it there",
                               options->path, names[test]);
-        ZONAL_TRY(load_part(set, in));
+        ZONAL_TRY(load_part(set, in, names[test]));
     }
     return ZONAL_OK;
 }
@@ -326,7 +350,7 @@ static zonal_status open_idx(idx *set, const zonal__source_options *options) {
     if (folder)
         status = load_from_folder(set, in, options);
     else if ((status = name_file(in, options->path, "")) == ZONAL_OK)
-        status = load_part(set, in);
+        status = load_part(set, in, "");
     zonal__free(in);
     ZONAL_TRY(status);
     set->source.channels = options->channels ? options->channels : 1;
