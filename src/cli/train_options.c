@@ -3,6 +3,7 @@
 #include <string.h>
 
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
+static const char *const crops[] = {"auto", "centre", "whole", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
 static const char *const stems[] = {"auto", "imagenet", "small", NULL};
 static const char *const activations[] = {"gelu", "relu", NULL};
@@ -135,6 +136,9 @@ const zonal__option zonal__train_table[] = {
     WORD("law", law, laws, "auto",
          "byol: crops and colours, for photographs; texture: turns, scales, contrast, erasing; "
          "auto: texture for textures"),
+    WORD("crop", crop, crops, "auto",
+         "what of an image is looked at when it is evaluated: its centre, 7/8 of the shorter side, "
+         "or the whole; auto: the whole of textures and of images no larger than the views"),
     RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),

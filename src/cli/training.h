@@ -59,6 +59,9 @@ zonal_status zonal__training_open(zonal__training *training);
  * looks at the pictures without training on them. */
 zonal_status zonal__training_open_views(zonal__training *training);
 
+/* How many steps the whole training has, once the source is open. */
+int64_t zonal__training_steps(const zonal__training *training);
+
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);
 
@@ -66,8 +69,8 @@ zonal_status zonal__training_open_online(zonal__training *training);
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
 
-/* How a picture is looked at when it is evaluated: its centre where it is larger than the views,
- * else the whole of it. */
+/* How an image is looked at when it is evaluated, by the settled law and crop: its centre or the
+ * whole of it; a texture always whole. */
 void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
 
 void zonal__training_close(zonal__training *training);
