@@ -415,6 +415,16 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
     add_number(&r, "effective_rank", "rank", meters.report.effective_rank, 0);
     add_number(&r, "p_bingham", "p", p_of(&meters.report, "bingham"), 0);
     r.number[r.numbers - 1].single = 1;
+    add_number(&r, "effective_rank_expected", NULL, meters.report.effective_rank_expected, 0);
+    add_number(&r, "mean_cosine", NULL, meters.report.mean_cosine, 0);
+    add_number(&r, "collapsed", NULL, meters.report.collapse != ZONAL_COLLAPSE_NONE, 0);
+    /* No loss asks for uniform features of the backbone: they may lie in few directions. */
+    if (k->projector && meters.report.collapse != ZONAL_COLLAPSE_NONE)
+        snprintf(r.verdict, sizeof r.verdict,
+                 "the projections have collapsed: mean cosine %.3f, effective rank %.1f where "
+                 "uniform points have %.1f",
+                 meters.report.mean_cosine, meters.report.effective_rank,
+                 meters.report.effective_rank_expected);
     r.degrees = meters.report.degrees;
     memcpy(r.degree, meters.report.degree, sizeof r.degree);
     return zonal__eval_results_add(results, &r);

@@ -15,7 +15,7 @@
 #include "train/run_group.h"
 
 enum {
-    ZONAL__EVAL_NUMBERS = 4,
+    ZONAL__EVAL_NUMBERS = 8,
     ZONAL__EVAL_PARAMETERS = 4,
     ZONAL__EVAL_NAME = 256,
     ZONAL__EVAL_RUNS = 64,
@@ -24,7 +24,7 @@ enum {
 
 typedef struct zonal__eval_number {
     const char *name;  /* "r1": its key in JSON */
-    const char *title; /* "R@1": the head of its column; NULL: for JSON alone (parameters) */
+    const char *title; /* "R@1": the head of its column; NULL: for JSON alone */
     double value;
     int percent; /* 1: a share, shown times 100 */
     int single;  /* 1: a p-value, of which a mean says nothing */
@@ -62,7 +62,8 @@ typedef struct zonal__eval_result {
     char common[48]; /* said once, above the rows: "2 views, 199 candidates"; may be empty */
     int numbers;
     zonal__eval_number number[ZONAL__EVAL_NUMBERS];
-    int degrees; /* of which the energy is known; 0: none */
+    char verdict[160]; /* a sentence about it, without the run's name; "" */
+    int degrees;       /* of which the energy is known; 0: none */
     zonal_uniformity_degree degree[ZONAL_UNIFORMITY_DEGREES];
     zonal__scores scores; /* of a classification, owned by the list; zeroed: it is none */
     char (*class_names)[ZONAL__EVAL_NAME]; /* [scores.classes], likewise; NULL: numbers only */

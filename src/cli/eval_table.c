@@ -62,7 +62,9 @@ static void widen(int *width, size_t length) {
 static void lay_out(block *b) {
     char settings[SETTINGS];
     zonal__eval_mean mean;
-    int room = COLUMNS - 2 - NUMBER * b->first->numbers;
+    int room = COLUMNS - 2;
+    for (int k = 0; k < b->first->numbers; k++)
+        if (b->first->number[k].title) room -= NUMBER;
     for (int64_t i = 0; i < b->results->count; i++) {
         const zonal__eval_result *r = &b->results->at[i];
         if (in_block(b, r) && r->seed != b->first->seed) b->seeds = 1;
@@ -109,6 +111,7 @@ static void print_start(const block *b, const char *name, const char *method, co
 
 static void print_value(const zonal__eval_number *number, double value) {
     char text[32];
+    if (!number->title) return;
     if (isnan(value))
         snprintf(text, sizeof text, "-");
     else if (number->percent)
@@ -129,7 +132,8 @@ static void print_head(const block *b) {
     if (r->limit) printf(" (--limit)");
     putchar('\n');
     print_start(b, run->is_run ? "run" : "file", "method", "features", "");
-    for (int k = 0; k < r->numbers; k++) printf(" %7s", r->number[k].title);
+    for (int k = 0; k < r->numbers; k++)
+        if (r->number[k].title) printf(" %7s", r->number[k].title);
     putchar('\n');
 }
 
@@ -223,6 +227,18 @@ static void print_detail(const zonal__eval_results *results, const zonal__eval_r
 
 /* ---- what the tables do not say -------------------------------------------------------------- */
 
+static void print_verdicts(const zonal__eval_results *results) {
+    for (int64_t i = 0; i < results->count; i++) {
+        const zonal__eval_result *r = &results->at[i];
+        char text[2 * COLUMNS + sizeof r->verdict];
+        if (!r->verdict[0]) continue;
+        snprintf(text, sizeof text, "%.*s: %s.", COLUMNS, tail(results->runs[r->run].name, COLUMNS),
+                 r->verdict);
+        zonal__cli_make_plain(text);
+        zonal__cli_wrap("", text);
+    }
+}
+
 /* Who sees two runs of one method expects a mean: why there is none. */
 static void explain_groups(const zonal__eval_results *results) {
     for (int i = 1; i < results->run_count; i++) {
@@ -251,6 +267,7 @@ void zonal__eval_results_print(const zonal__eval_results *results, int detail) {
         if (printed++) putchar('\n');
         print_block(results, i);
     }
+    print_verdicts(results);
     if (printed) explain_groups(results);
     for (int64_t i = 0; i < results->count && detail; i++) print_detail(results, &results->at[i]);
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "zonal/uniformity.h"
+
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
 static const char *const crops[] = {"auto", "centre", "whole", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
@@ -77,6 +79,9 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         .name = name_, .type = ZONAL__OPTION_CUSTOM, AT(field), .metavar = "X[,Y,Z]",              \
         .set = set_per_channel, .help = text                                                       \
     }
+/* A number of a header as the user would type it. */
+#define TEXT_OF(macro)    TEXT_OF_(macro)
+#define TEXT_OF_(number_) #number_
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
 const zonal__option zonal__train_table[] = {
@@ -226,8 +231,9 @@ const zonal__option zonal__train_table[] = {
           "steps between checkpoints; 0: an epoch, or 100 if that is more"),
     WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
     WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
-    SHARE("collapse-cosine", collapse_cosine, "0.95", "mean cosine above which that is"),
-    SHARE("collapse-rank", collapse_rank, "0.02",
+    SHARE("collapse-cosine", collapse_cosine, TEXT_OF(ZONAL_COLLAPSE_COSINE),
+          "mean cosine above which that is"),
+    SHARE("collapse-rank", collapse_rank, TEXT_OF(ZONAL_COLLAPSE_RANK),
           "effective rank, as a share of what uniform points have, below which that is"),
     WORD("eval", eval, protocols, "auto",
          "evaluation on the way; auto: retrieval for textures, k-NN where there are classes"),

@@ -11,7 +11,7 @@
 
 typedef struct zonal__meter {
     double mean_cosine;    /* between different samples: 0 for uniform points, 1 at collapse */
-    double effective_rank; /* exp of the entropy of the singular values' shares */
+    double effective_rank; /* as zonal/uniformity.h defines it */
     double expected_rank;  /* its value for uniform points */
     double p_uniform;      /* of the tests of degree 1 and 2 together; small: clustered */
 } zonal__meter;
