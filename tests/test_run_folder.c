@@ -9,11 +9,13 @@
 #include "core/file_read.h"
 #include "core/json_read.h"
 #include "core/memory.h"
+#include "core/random.h"
 #include "failing_alloc.h"
 #include "folder.h"
 #include "test.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
+#include "zonal/uniformity.h"
 
 enum { KEEP = 2 };
 
@@ -372,15 +374,49 @@ static void test_meter(void) {
     CHECK(zonal__meter_read(DIM, DIM, z[0], 1, &meter) == ZONAL_NUMERIC);
 }
 
-static const test_case tests[] = {{"create", test_create},
-                                  {"create_next", test_create_next},
-                                  {"checkpoints", test_checkpoints},
-                                  {"names_last", test_names_last},
-                                  {"lines", test_lines},
-                                  {"numbers", test_numbers},
-                                  {"allocations", test_allocations},
-                                  {"meter", test_meter},
-                                  {0}};
+/* The monitor of training and zonal test look at the same points: axes k = 0, 1, ... scaled by
+ * falling^k, and a push along the first. One rank, one cosine, one verdict; by the definitions,
+ * half of the directions is no collapse, and neither is a cone. */
+static void test_one_verdict(void) {
+    enum { ROWS = 256, WIDE = 64 };
+    static const struct {
+        double falling, push;
+        const char *collapsed;
+    } shapes[] = {{1, 0, NULL},   {.96, 0, NULL},         {.9, 0, NULL}, {.3, 0, "effective rank"},
+                  {1, .17, NULL}, {1, 1.2, "mean cosine"}};
+    const zonal__collapse_limits usual = {ZONAL_COLLAPSE_COSINE, ZONAL_COLLAPSE_RANK};
+    const zonal_uniformity_options options = {.precision = ZONAL_FP32};
+    static float z[ROWS][WIDE];
+    static double row[WIDE];
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        zonal_uniformity_report report;
+        zonal__meter meter;
+        const char *said;
+        for (int i = 0; i < ROWS; i++) {
+            zonal__random random = {test_seed, ZONAL__STREAM_UNIFORM, 0};
+            zonal__random_direction(&random, (uint64_t)i, WIDE, row);
+            for (int k = 0; k < WIDE; k++) z[i][k] = (float)(row[k] * pow(shapes[s].falling, k));
+            z[i][0] += (float)(8 * shapes[s].push);
+        }
+        if (!CHECK_OK(zonal__meter_read(ROWS, WIDE, z[0], 1, &meter)) ||
+            !CHECK_OK(zonal_uniformity_run(&options, ROWS, WIDE, z, &report)))
+            return;
+        said = zonal__meter_collapsed(&meter, &usual);
+        CHECK_CLOSE(meter.effective_rank, report.effective_rank, 1e-9);
+        CHECK_CLOSE(meter.mean_cosine, report.mean_cosine, 1e-12);
+        CHECK_MSG(!said == !strstr(report.verdict, "Collapsed"), "%s; %s", said ? said : "sound",
+                  report.verdict);
+        CHECK_MSG(said ? shapes[s].collapsed && strcmp(said, shapes[s].collapsed) == 0
+                       : !shapes[s].collapsed,
+                  "shape %d: %s, rank %g of %g, mean cosine %g", (int)s, said ? said : "sound",
+                  meter.effective_rank, meter.expected_rank, meter.mean_cosine);
+    }
+}
+
+static const test_case tests[] = {
+    {"create", test_create}, {"create_next", test_create_next}, {"checkpoints", test_checkpoints},
+    {"names_last", test_names_last}, {"lines", test_lines},   {"numbers", test_numbers},         {"allocations", test_allocations},
+    {"meter", test_meter},   {"one_verdict", test_one_verdict}, {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -196,6 +196,25 @@ static void test_json_text(void) {
     zonal__json_fini(&json);
 }
 
+static void test_json_raw(void) {
+    zonal__json json;
+    const char *text;
+    zonal__json_init(&json, NULL);
+    zonal__json_begin_object(&json);
+    zonal__json_key(&json, "a");
+    zonal__json_raw(&json, "[1, 2]xyz", 6);
+    zonal__json_key(&json, "b");
+    zonal__json_begin_array(&json);
+    zonal__json_raw(&json, "{\"c\": 3}", 8);
+    zonal__json_int(&json, 4);
+    zonal__json_end_array(&json);
+    zonal__json_end_object(&json);
+    if (CHECK_OK(zonal__json_finish(&json, &text)))
+        CHECK_MSG(strcmp(text, "{\n  \"a\": [1, 2],\n  \"b\": [\n    {\"c\": 3}, 4]\n}\n") == 0,
+                  "got:\n%s", text);
+    zonal__json_fini(&json);
+}
+
 static void test_json_doubles_round_trip(void) {
     static const double values[] = {
         0.1, -0.0, 1e300, DBL_MIN, DBL_TRUE_MIN, DBL_MAX, 1.0 / 3, 1e22, 123456789012345678.0};
@@ -442,6 +461,7 @@ static const test_case tests[] = {{"distance", test_distance},
                                   {"p", test_p},
                                   {"plural", test_plural},
                                   {"json_text", test_json_text},
+                                  {"JSON that is JSON already", test_json_raw},
                                   {"json_doubles_round_trip", test_json_doubles_round_trip},
                                   {"json_decimal_comma", test_json_decimal_comma},
                                   {"json_stream", test_json_stream},

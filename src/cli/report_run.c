@@ -15,7 +15,7 @@
 #include "core/memory.h"
 
 enum { LONGEST_PATH = 4096, LONGEST_FILE = 256, MOST_EVALUATIONS = 64 };
-static const size_t longest_config = (size_t)1 << 20, longest_file = (size_t)1 << 30;
+static const size_t longest_file = (size_t)1 << 30;
 
 __attribute__((format(printf, 2, 3))) static void note(zonal__report_run *run, const char *format,
                                                        ...) {
@@ -47,63 +47,16 @@ static zonal_status grow(void *array, size_t size, int64_t count, int64_t *room)
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static char *trim(char *text) {
-    size_t length;
-    text += strspn(text, " \t\r");
-    length = strlen(text);
-    while (length > 0 && strchr(" \t\r", text[length - 1])) text[--length] = '\0';
-    return text;
-}
-
-/* Takes the quotes off a text, where it stands, and returns what follows it. \" and \\ become what
- * they stand for; other escapes are shown as they are written. */
-static char *unquote(char *text) {
-    char *out = text, *at = text + 1;
-    for (; *at && *at != '"'; at++) {
-        if (*at == '\\' && (at[1] == '"' || at[1] == '\\')) at++;
-        *out++ = *at;
-    }
-    at += *at == '"';
-    *out = '\0';
-    return at;
-}
-
-/* key = value  # source. Returns 0 for a line without a setting. */
-static int read_setting(char *line, zonal__report_setting *setting) {
-    char *value = strchr(line, '='), *rest;
-    line = trim(line);
-    if (line[0] == '#' || line[0] == '[' || !value || value == line) return 0;
-    *value++ = '\0';
-    value += strspn(value, " \t");
-    rest = *value == '"' ? unquote(value) : value;
-    rest += strcspn(rest, "#");
-    setting->source = *rest ? trim(rest + 1) : "";
-    *rest = '\0';
-    setting->key = trim(line);
-    setting->value = trim(value);
-    return 1;
-}
-
 static zonal_status read_config(zonal__report_run *run) {
     char path[LONGEST_PATH];
     struct stat state;
-    size_t length;
-    int64_t lines = 1;
     ZONAL_TRY(path_in(run, "config.toml", path));
     if (stat(path, &state) != 0)
         return ZONAL_FAIL(ZONAL_IO,
                           "%s is no run folder: it has no config.toml (%s); give a folder that "
                           "zonal train wrote",
                           run->folder, strerror(errno));
-    ZONAL_TRY(zonal__file_read(path, longest_config, &run->config, &length));
-    for (size_t i = 0; i < length; i++) lines += run->config[i] == '\n';
-    ZONAL_TRY(ZONAL_NEW(&run->settings, lines, "a run's settings"));
-    for (char *line = run->config, *next; line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = '\0';
-        run->settings_count += read_setting(line, &run->settings[run->settings_count]);
-    }
-    return ZONAL_OK;
+    return zonal__run_settings_read(path, &run->config);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -362,8 +315,7 @@ void zonal__report_run_fini(zonal__report_run *run) {
     }
     zonal__free(run->series);
     zonal__free(run->results);
-    zonal__free(run->settings);
-    zonal__free(run->config);
+    zonal__run_settings_fini(&run->config);
     zonal__free(run->folder);
     *run = (zonal__report_run){0};
 }
@@ -371,9 +323,7 @@ void zonal__report_run_fini(zonal__report_run *run) {
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 const char *zonal__report_setting_of(const zonal__report_run *run, const char *key) {
-    for (int64_t i = 0; i < run->settings_count; i++)
-        if (strcmp(run->settings[i].key, key) == 0) return run->settings[i].value;
-    return NULL;
+    return zonal__run_settings_of(&run->config, key);
 }
 
 const zonal__report_series *zonal__report_series_of(const zonal__report_run *run,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "train/run_group.h"
 
 enum { ZONAL__REPORT_NAME = 96, ZONAL__REPORT_DEGREES = 16, ZONAL__REPORT_NOTES = 8 };
 
@@ -26,11 +27,6 @@ typedef struct zonal__report_series {
     int64_t count, room;
     double *step, *value; /* [count] */
 } zonal__report_series;
-
-/* As texts: quotes are taken off. */
-typedef struct zonal__report_setting {
-    const char *key, *value, *source; /* source: "default", "--lr", "recipes/x.toml:12"; or "" */
-} zonal__report_setting;
 
 /* A number found by an evaluation after the training; named like an online one. Where a file has it
  * for several seeds it is their mean. */
@@ -45,9 +41,7 @@ typedef struct zonal__report_result {
 typedef struct zonal__report_run {
     char *folder;     /* as given, without slashes at its end */
     const char *name; /* what the page calls it: a part of "folder" */
-    char *config;     /* the text that the settings point into */
-    zonal__report_setting *settings;
-    int64_t settings_count;
+    zonal__run_settings config;
     zonal__report_series *series;
     int64_t series_count, series_room;
     zonal__report_result *results;

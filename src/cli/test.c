@@ -118,9 +118,10 @@ static void print_report(const zonal_uniformity_report *report) {
     printf("\n\n%-24s %10s   %s\n", "", "here", "uniform points");
     printf("%-24s %10.4f   %.4f\n", "mean resultant length", report->mean_resultant,
            report->mean_resultant_expected);
+    printf("%-24s %10.4f   0\n", "mean cosine", report->mean_cosine);
     printf("%-24s %10.1f   %.1f\n", "effective rank (RankMe)", report->effective_rank,
            report->effective_rank_expected);
-    printf("%-24s %10.1f   %.1f\n", "directions filled", report->directions,
+    printf("%-24s %10.1f   %.1f\n", "participation ratio", report->directions,
            report->directions_expected);
     if (!isnan(report->nearest_angle))
         printf("%-24s %10.2f   %.2f\n", "nearest neighbour, deg", report->nearest_angle,
@@ -167,8 +168,10 @@ static zonal_status print_json(const zonal_uniformity_report *report) {
     zonal__json_end_array(&json);
     zonal__json_key_double(&json, "mean_resultant", report->mean_resultant);
     zonal__json_key_double(&json, "mean_resultant_expected", report->mean_resultant_expected);
+    zonal__json_key_double(&json, "mean_cosine", report->mean_cosine);
     zonal__json_key_double(&json, "effective_rank", report->effective_rank);
     zonal__json_key_double(&json, "effective_rank_expected", report->effective_rank_expected);
+    zonal__json_key_bool(&json, "collapsed", report->collapse != ZONAL_COLLAPSE_NONE);
     zonal__json_key_double(&json, "directions", report->directions);
     zonal__json_key_double(&json, "directions_expected", report->directions_expected);
     zonal__json_key_double(&json, "nearest_angle", report->nearest_angle);

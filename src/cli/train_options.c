@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "zonal/uniformity.h"
+
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
+static const char *const crops[] = {"auto", "centre", "whole", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
 static const char *const stems[] = {"auto", "imagenet", "small", NULL};
 static const char *const activations[] = {"gelu", "relu", NULL};
@@ -78,6 +81,9 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         .name = name_, .type = ZONAL__OPTION_CUSTOM, AT(field), .metavar = "X[,Y,Z]",              \
         .set = set_per_channel, .help = text                                                       \
     }
+/* A number of a header as the user would type it. */
+#define TEXT_OF(macro)    TEXT_OF_(macro)
+#define TEXT_OF_(number_) #number_
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
 const zonal__option zonal__train_table[] = {
@@ -144,6 +150,9 @@ const zonal__option zonal__train_table[] = {
     WORD("law", law, laws, "auto",
          "byol: crops and colours, for photographs; texture: turns, scales, contrast, erasing; "
          "auto: texture for textures"),
+    WORD("crop", crop, crops, "auto",
+         "what of an image is looked at when it is evaluated: its centre, 7/8 of the shorter side, "
+         "or the whole; auto: the whole of textures and of images no larger than the views"),
     RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
@@ -238,8 +247,9 @@ const zonal__option zonal__train_table[] = {
     WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
     FLAG("tensorboard", tensorboard, "yes", "write the curves for TensorBoard too, in RUN/events"),
     WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
-    SHARE("collapse-cosine", collapse_cosine, "0.95", "mean cosine above which that is"),
-    SHARE("collapse-rank", collapse_rank, "0.02",
+    SHARE("collapse-cosine", collapse_cosine, TEXT_OF(ZONAL_COLLAPSE_COSINE),
+          "mean cosine above which that is"),
+    SHARE("collapse-rank", collapse_rank, TEXT_OF(ZONAL_COLLAPSE_RANK),
           "effective rank, as a share of what uniform points have, below which that is"),
     WORD("eval", eval, protocols, "auto",
          "evaluation on the way; auto: retrieval for textures, k-NN where there are classes"),

@@ -16,6 +16,7 @@
 #include "data/view_law.h"
 
 /* Numbers that a word stands for, in the order of the words. */
+enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
 enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
@@ -38,7 +39,7 @@ typedef struct zonal__train_settings {
     zonal__per_channel mean, deviation;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;
-    int law;
+    int law, crop;
     zonal__view_law view;
     zonal__range local_area;
     /* network */

@@ -69,6 +69,14 @@ static zonal_status probe_side(zonal__source *source, int *side) {
     return status;
 }
 
+/* Of images that differ in size nobody knows whether all fit. */
+static int choose_crop(const zonal__training *t) {
+    const zonal__source *source = t->source;
+    int shorter = source->width < source->height ? source->width : source->height;
+    int fits = shorter > 0 && shorter <= t->settings.side;
+    return fits || t->settings.law == ZONAL__LAW_TEXTURE ? ZONAL__FRAME_WHOLE : ZONAL__FRAME_CENTRE;
+}
+
 static zonal_status settle_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     int shorter = USUAL_SIDE;
@@ -83,6 +91,7 @@ static zonal_status settle_views(zonal__training *t) {
                     strcmp(t->source->table->kind, "textures") == 0 ? ZONAL__LAW_TEXTURE
                                                                     : ZONAL__LAW_BYOL,
                     &s->law);
+    if (s->crop == ZONAL__FRAME_AUTO) settle_word(t, "crop", choose_crop(t), &s->crop);
     if (s->stem == ZONAL__STEM_AUTO)
         settle_word(t, "stem",
                     s->side <= LARGEST_SMALL_STEM ? ZONAL__STEM_AS_SMALL : ZONAL__STEM_AS_IMAGENET,
@@ -276,6 +285,11 @@ static int64_t interval(int64_t asked, int64_t per_epoch) {
     return per_epoch > LEAST_INTERVAL ? per_epoch : LEAST_INTERVAL;
 }
 
+int64_t zonal__training_steps(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    return s->steps > 0 ? s->steps : s->epochs * (t->source->count / s->batch);
+}
+
 static zonal_status fill_schedule(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     zonal__schedule *schedule = &t->trainer.schedule;
@@ -287,7 +301,7 @@ static zonal_status fill_schedule(zonal__training *t) {
     }
     t->steps_per_epoch = t->source->count / s->batch;
     schedule->kind = (zonal__schedule_kind)s->schedule;
-    schedule->total = s->steps > 0 ? s->steps : s->epochs * t->steps_per_epoch;
+    schedule->total = zonal__training_steps(t);
     schedule->warmup = t->steps_per_epoch;
     if (schedule->warmup > schedule->total / 10) schedule->warmup = schedule->total / 10;
     if (given(t, "warmup"))
@@ -390,12 +404,9 @@ void zonal__training_close(zonal__training *t) {
 /* ---- the evaluation on the way --------------------------------------------------------------- */
 
 void zonal__training_eval_law(const zonal__training *t, zonal__view_law *law) {
-    const zonal__source *source = t->source;
-    int shorter = source->width < source->height ? source->width : source->height;
-    int fits = shorter > 0 && shorter <= t->settings.side;
     if (t->settings.law == ZONAL__LAW_TEXTURE)
         zonal__view_law_identity(ZONAL__VIEW_TEXTURE, law);
-    else if (fits)
+    else if (t->settings.crop == ZONAL__FRAME_WHOLE)
         zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, law);
     else
         zonal__view_law_centre(law);

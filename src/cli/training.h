@@ -61,6 +61,9 @@ zonal_status zonal__training_open(zonal__training *training);
  * looks at the pictures without training on them. */
 zonal_status zonal__training_open_views(zonal__training *training);
 
+/* How many steps the whole training has, once the source is open. */
+int64_t zonal__training_steps(const zonal__training *training);
+
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);
 
@@ -79,8 +82,8 @@ zonal_status zonal__training_check_data(const zonal__training *training, const c
 /* The sentence for changes that nobody has allowed; ZONAL_IO. */
 zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_changes *changes);
 
-/* How a picture is looked at when it is evaluated: its centre where it is larger than the views,
- * else the whole of it. */
+/* How an image is looked at when it is evaluated, by the settled law and crop: its centre or the
+ * whole of it; a texture always whole. */
 void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
 
 void zonal__training_close(zonal__training *training);

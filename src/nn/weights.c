@@ -215,10 +215,11 @@ zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *m
     return status;
 }
 
-static zonal_status make_model(const zonal__safetensors *file, const zonal__nn_table *table,
-                               zonal_dtype dtype, zonal__model **model) {
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+                                  zonal_dtype dtype, zonal__model **model) {
     zonal__network_spec network;
     zonal_status status;
+    *model = NULL;
     ZONAL_TRY(zonal__weights_network(file, &network));
     network.dtype = dtype;
     ZONAL_TRY(zonal__model_create(&network, table, model));
@@ -235,7 +236,7 @@ zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table,
     zonal_status status;
     *model = NULL;
     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
-    status = make_model(file, table, dtype, model);
+    status = zonal__weights_model(file, table, dtype, model);
     zonal__safetensors_close(file);
     return status;
 }

@@ -33,7 +33,10 @@ zonal_status zonal__weights_network(const zonal__safetensors *file, zonal__netwo
  * values that are not finite, each naming the tensor; the model is then unchanged. */
 zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *model);
 
-/* Both, for a file: *model is NULL on failure. */
+/* Both: *model is NULL on failure. */
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+                                  zonal_dtype dtype, zonal__model **model);
+/* The same for the name of a file. */
 zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table, zonal_dtype dtype,
                                  zonal__model **model);
 

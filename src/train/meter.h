@@ -11,7 +11,7 @@
 
 typedef struct zonal__meter {
     double mean_cosine;    /* between different samples: 0 for uniform points, 1 at collapse */
-    double effective_rank; /* exp of the entropy of the singular values' shares */
+    double effective_rank; /* as zonal/uniformity.h defines it */
     double expected_rank;  /* its value for uniform points */
     double log10_p; /* of uniformity, by the tests of degree 1 and 2 together; low: clustered */
     /* (cos+ - cos-)/(1 - cos-), with cos+ the mean cosine between views of one sample and cos- the
