@@ -1,15 +1,15 @@
-/* The page of zonal report, from run folders made here: src/cli/report*.h, src/cli/html.h. What the
- * command does from outside, and how a browser takes the page, is report_test.py's. */
+/* The page of zonal report, from run folders made here: src/report. What the command does from
+ * outside, and how a browser takes the page, is report_test.py's. */
 #include <sys/stat.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
-#include "cli/report_json.h"
 #include "core/file_read.h"
 #include "core/memory.h"
 #include "data/codec.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "report/flat.h"
+#include "report/html.h"
+#include "report/report.h"
 #include "test.h"
 
 static char *read_all(const char *path, size_t *length) {
@@ -309,6 +309,7 @@ static zonal_status add_pictures(zonal__report *report) {
         snprintf(picture->caption, sizeof picture->caption, "<%d>", i);
         picture->right = i == 2;
     }
+    snprintf(report->kernels[0].label, sizeof report->kernels[0].label, "a <kernel>");
     snprintf(report->retrieved[1].missing, sizeof report->retrieved[1].missing, "no <weights>");
     return ZONAL_OK;
 }
@@ -331,8 +332,7 @@ done:
 static void test_page(void) {
     static const char *const expected[] = {
         "<title>zonal: run0, run1</title>",
-        "band, L = 2, d = 16",
-        "induced, s^2 = d = 16, d = 16",
+        "data-name=\"a &lt;kernel&gt;\"",
         "class=\"picture right\"",
         "alt=\"&lt;2&gt;\"",
         "Left out for run1: no &lt;weights&gt;.",

@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/report.h"
+#include "cli/report_examples.h"
+#include "cli/report_kernels.h"
 #include "core/memory.h"
 
 typedef struct settings {
@@ -57,6 +58,7 @@ static zonal_status run(const settings *s, int count, char *const *folders) {
     ZONAL_TRY(ZONAL_NEW(&report, 1, "the report"));
     status = zonal__report_read(report, count, folders);
     if (status == ZONAL_OK) say_notes(report);
+    if (status == ZONAL_OK) status = zonal__report_make_kernels(report);
     if (status == ZONAL_OK && s->pictures) status = zonal__report_make_examples(report, s->quiet);
     if (!s->pictures) zonal__report_omit_examples(report, "--no-pictures was given");
     if (status == ZONAL_OK) status = zonal__report_write(report, s->out);

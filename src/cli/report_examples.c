@@ -2,13 +2,14 @@
  * The examples of a report, made from the runs themselves: views by the laws of the training, and
  * what the trained network finds nearest among views of test pictures.
  */
+#include "cli/report_examples.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
-#include "cli/report.h"
 #include "cli/training.h"
 #include "core/memory.h"
 #include "eval/retrieval.h"

@@ -8,8 +8,8 @@
  * Only the configuration must be there. A line or file that is damaged is left out; the run keeps a
  * note of it for the page.
  */
-#ifndef ZONAL_CLI_REPORT_RUN_H
-#define ZONAL_CLI_REPORT_RUN_H
+#ifndef ZONAL_REPORT_RUN_H
+#define ZONAL_REPORT_RUN_H
 
 #include <stddef.h>
 #include <stdint.h>

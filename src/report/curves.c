@@ -3,14 +3,12 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/method_options.h"
-#include "cli/report.h"
-#include "cli/svg.h"
 #include "core/memory.h"
+#include "report/html.h"
+#include "report/report.h"
+#include "report/svg.h"
 
 enum {
     WIDE = 360,
@@ -186,92 +184,22 @@ zonal_status zonal__report_put_curves(zonal__report *report) {
 
 /* ---- kernel profiles ------------------------------------------------------------------------- */
 
-typedef struct profile {
-    char label[160];
-    double c[PROFILE_POINTS], phi[PROFILE_POINTS];
-} profile;
-
-static zonal_status scale_setting(const zonal__report_run *run, const char *key,
-                                  zonal__scale *scale) {
-    const char *value = zonal__report_setting_of(run, key);
-    *scale = (zonal__scale){0};
-    return value && value[0] ? zonal__text_scale(value, key, scale) : ZONAL_OK;
-}
-
-/* The last number of "2048-2048-256". */
-static int64_t dimension_of(const zonal__report_run *run) {
-    const char *widths = zonal__report_setting_of(run, "projector"), *last;
-    if (!widths) return 0;
-    last = strrchr(widths, '-');
-    return strtoll(last ? last + 1 : widths, NULL, 10);
-}
-
-static zonal_status read_kernel(const zonal__report_run *run, int64_t dim, zonal_kernel_spec *spec,
-                                double **weights) {
-    const char *method = zonal__report_setting_of(run, "method");
-    const char *band = zonal__report_setting_of(run, "band");
-    const char *r = zonal__report_setting_of(run, "r");
-    const char *plain = zonal__report_setting_of(run, "without-multiplicity");
-    zonal__kernel_settings settings = {.spectrum = zonal__report_setting_of(run, "spectrum")};
-    zonal_loss_options loss;
-    *weights = NULL;
-    if (!method) return ZONAL_FAIL(ZONAL_ARGUMENT, "no method is given");
-    ZONAL_TRY(zonal_loss_defaults(method, &loss));
-    if (loss.discrepancy == ZONAL_SIGREG)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "sigreg has no kernel on the sphere");
-    if (dim < 2) return ZONAL_FAIL(ZONAL_ARGUMENT, "the projector's width is not known");
-    ZONAL_TRY(scale_setting(run, "t", &settings.t));
-    ZONAL_TRY(scale_setting(run, "scale", &settings.scale));
-    if (band) ZONAL_TRY(zonal__text_int64(band, "band", &settings.band));
-    if (r) ZONAL_TRY(zonal__text_double(r, "r", &settings.r));
-    settings.without_multiplicity = plain && strcmp(plain, "true") == 0;
-    *spec = loss.kernel;
-    return zonal__kernel_settings_apply(&settings, dim, zonal__method_default_t(&loss), spec,
-                                        weights);
-}
-
-static zonal_status make_profile(const zonal__report_run *run, profile *p) {
-    int64_t dim = dimension_of(run);
-    zonal_kernel_spec spec;
-    zonal_kernel *kernel;
-    double *weights;
-    char parameter[96];
-    zonal_status status;
-    ZONAL_TRY(read_kernel(run, dim, &spec, &weights));
-    spec.log_profile = 0;
-    zonal__kernel_describe(&spec, dim, parameter, sizeof parameter);
-    snprintf(p->label, sizeof p->label, "%s%s%s, d = %lld", zonal_family_name(spec.family),
-             parameter[0] ? ", " : "", parameter, (long long)dim);
-    status = zonal_kernel_create(&spec, dim, &kernel);
-    zonal__free(weights);
-    ZONAL_TRY(status);
-    for (int i = 0; i < PROFILE_POINTS; i++)
-        p->c[i] = (double)(2 * i - (PROFILE_POINTS - 1)) / (PROFILE_POINTS - 1);
-    status = zonal_kernel_eval(kernel, 0, PROFILE_POINTS, p->c, p->phi);
-    zonal_kernel_destroy(kernel);
-    return status;
-}
-
 /* The profiles of all runs, each kernel once; a run without one is passed over. */
-static zonal_status make_profiles(const zonal__report *report, profile *profiles,
-                                  zonal__svg_series *series, int *count) {
-    *count = 0;
+static int gather_profiles(const zonal__report *report, zonal__svg_series *series) {
+    int count = 0;
     for (int i = 0; i < report->count; i++) {
-        profile *p = &profiles[*count];
-        zonal_status status = make_profile(&report->runs[i], p);
-        int known = 0;
-        if (status == ZONAL_MEMORY) return status;
-        if (status != ZONAL_OK) continue; /* settings of no kernel that there is */
-        for (int k = 0; k < *count; k++) known |= strcmp(profiles[k].label, p->label) == 0;
+        const zonal__report_kernel *kernel = &report->kernels[i];
+        int known = !kernel->label[0];
+        for (int k = 0; k < count; k++) known |= strcmp(series[k].name, kernel->label) == 0;
         if (known) continue;
-        series[(*count)++] = (zonal__svg_series){.name = p->label,
-                                                 .count = PROFILE_POINTS,
-                                                 .x = p->c,
-                                                 .y = p->phi,
-                                                 .colour = zonal__report_colour(i),
-                                                 .dashed = zonal__report_dashes(i)};
+        series[count++] = (zonal__svg_series){.name = kernel->label,
+                                              .count = ZONAL__REPORT_PROFILE,
+                                              .x = kernel->c,
+                                              .y = kernel->phi,
+                                              .colour = zonal__report_colour(i),
+                                              .dashed = zonal__report_dashes(i)};
     }
-    return ZONAL_OK;
+    return count;
 }
 
 static void put_kernel_legend(zonal__report *report, const zonal__svg_series *series, int count) {
@@ -286,32 +214,25 @@ static void put_kernel_legend(zonal__report *report, const zonal__svg_series *se
 }
 
 zonal_status zonal__report_put_kernels(zonal__report *report) {
-    profile *profiles;
     zonal__svg_series series[ZONAL__REPORT_RUNS];
-    zonal_status status;
-    int count;
-    ZONAL_TRY(ZONAL_NEW(&profiles, report->count, "the kernels' profiles"));
-    status = make_profiles(report, profiles, series, &count);
-    if (status == ZONAL_OK && count > 0) {
-        const zonal__svg_chart chart = {.title = "\xcf\x86(c)",
-                                        .subtitle = "by the cosine of two embeddings",
-                                        .x_label = "cosine c",
-                                        .x_low = -1,
-                                        .x_high = 1,
-                                        .series = series,
-                                        .series_count = count};
-        zonal__report_put_section(
-            report, "kernels", "Kernels",
-            "How strongly two embeddings repel each other, by their cosine: the profile of each "
-            "method's kernel, 1 for equal embeddings. Sliced methods are shown by the kernel of "
-            "their limit over infinitely many slices.");
-        put_kernel_legend(report, series, count);
-        zonal__file_print(report->file, "<div class=\"charts\">\n");
-        status = put_chart(report, &chart);
-        zonal__file_print(report->file, "</div></section>\n");
-    }
-    zonal__free(profiles);
-    return status;
+    int count = gather_profiles(report, series);
+    const zonal__svg_chart chart = {.title = "\xcf\x86(c)",
+                                    .subtitle = "by the cosine of two embeddings",
+                                    .x_label = "cosine c",
+                                    .x_low = -1,
+                                    .x_high = 1,
+                                    .series = series,
+                                    .series_count = count};
+    if (count == 0) return ZONAL_OK;
+    zonal__report_put_section(
+        report, "kernels", "Kernels",
+        "How strongly two embeddings repel each other, by their cosine: the profile of each "
+        "method's kernel, 1 for equal embeddings. Sliced methods are shown by the kernel of "
+        "their limit over infinitely many slices.");
+    put_kernel_legend(report, series, count);
+    zonal__file_print(report->file, "<div class=\"charts\">\n");
+    ZONAL_TRY(put_chart(report, &chart));
+    return zonal__file_print(report->file, "</div></section>\n");
 }
 
 /* ---- energy by degree ------------------------------------------------------------------------ */

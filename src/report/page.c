@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
-#include "cli/svg.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "report/html.h"
+#include "report/report.h"
+#include "report/svg.h"
 
 /* ---- the runs -------------------------------------------------------------------------------- */
 

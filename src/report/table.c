@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
 #include "eval/scores.h"
+#include "report/html.h"
+#include "report/report.h"
 
 enum { MOST_COLUMNS = 40, MOST_SHOWN = 4 };
 

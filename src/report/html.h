@@ -2,8 +2,8 @@
  * Text, numbers and pictures as parts of an HTML page that is being written. Failures are the
  * file's: it keeps them until its commit (core/file.h).
  */
-#ifndef ZONAL_CLI_HTML_H
-#define ZONAL_CLI_HTML_H
+#ifndef ZONAL_REPORT_HTML_H
+#define ZONAL_REPORT_HTML_H
 
 #include "core/file.h"
 #include "data/image.h"

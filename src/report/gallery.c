@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
 #include "core/memory.h"
+#include "report/html.h"
+#include "report/report.h"
 
 zonal_status zonal__gallery_shape(zonal__gallery *gallery, int rows, int columns) {
     ZONAL_TRY(ZONAL_NEW(&gallery->pictures, (int64_t)rows * columns, "a gallery"));

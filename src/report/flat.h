@@ -5,8 +5,8 @@
  *
  * becomes protocol = "knn", sweep.0.k = 5, sweep.1.k = 20. True and false are 1 and 0, null is NaN.
  */
-#ifndef ZONAL_CLI_REPORT_JSON_H
-#define ZONAL_CLI_REPORT_JSON_H
+#ifndef ZONAL_REPORT_FLAT_H
+#define ZONAL_REPORT_FLAT_H
 
 #include <stddef.h>
 #include <stdint.h>

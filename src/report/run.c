@@ -1,4 +1,4 @@
-#include "cli/report_run.h"
+#include "report/run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "cli/report_json.h"
 #include "core/file_read.h"
 #include "core/memory.h"
+#include "report/flat.h"
 
 enum { LONGEST_PATH = 4096, LONGEST_FILE = 256, MOST_EVALUATIONS = 64 };
 static const size_t longest_config = (size_t)1 << 20, longest_file = (size_t)1 << 30;

@@ -15,8 +15,8 @@
  * "tick" and "label" texts, and the series "c1" to "c7". Names are left to a legend of the page;
  * each series carries its points as attributes, for a script to show, and a summary as its title.
  */
-#ifndef ZONAL_CLI_SVG_H
-#define ZONAL_CLI_SVG_H
+#ifndef ZONAL_REPORT_SVG_H
+#define ZONAL_REPORT_SVG_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "cli/html.h"
+#include "report/html.h"
 
 #include <math.h>
 #include <stdio.h>

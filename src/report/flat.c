@@ -1,4 +1,4 @@
-#include "cli/report_json.h"
+#include "report/flat.h"
 
 #include <math.h>
 #include <stdio.h>
