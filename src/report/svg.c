@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "report/html.h"
 
 enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 20, MOST_TICKS = 64, LONGEST_NAME = 34 };
 
@@ -167,29 +168,6 @@ static double text_width(const char *text, double size) {
     return .56 * size * count_characters(text);
 }
 
-/* At most "most" characters; a longer text ends in an ellipsis. */
-static void put_text(zonal__file *file, const char *text, int most) {
-    int cut = count_characters(text) > most;
-    for (int i = 0; *text && i < (cut ? most - 1 : most); i++) {
-        int bytes = zonal__text_utf8(text);
-        unsigned char c = (unsigned char)*text;
-        if (bytes == 0 || c < ' ' || c == 127)
-            zonal__file_print(file, "\xef\xbf\xbd");
-        else if (c == '<')
-            zonal__file_print(file, "&lt;");
-        else if (c == '>')
-            zonal__file_print(file, "&gt;");
-        else if (c == '&')
-            zonal__file_print(file, "&amp;");
-        else if (c == '"')
-            zonal__file_print(file, "&quot;");
-        else
-            zonal__file_write(file, text, (size_t)bytes);
-        text += bytes ? bytes : 1;
-    }
-    if (cut) zonal__file_print(file, "\xe2\x80\xa6");
-}
-
 /* The decimals that all multiples of a step need. */
 static int decimals_of(double step) {
     int decimals = 0;
@@ -275,7 +253,7 @@ static void put_page_heading(const picture *p) {
                       "data-log=\"%d %d\" aria-label=\"",
                       p->width, p->height, p->left, p->right, p->bottom, p->top, p->x.low,
                       p->x.high, p->y.low, p->y.high, p->x.log, p->y.log);
-    put_text(p->file, p->chart->title ? p->chart->title : "chart", 200);
+    zonal__html_short(p->file, p->chart->title ? p->chart->title : "chart", 200);
     zonal__file_print(p->file, "\">\n");
     put_clip(p);
 }
@@ -288,7 +266,7 @@ static void put_heading(const picture *p) {
                       "viewBox=\"0 0 %d %d\" role=\"img\" font-family=\"system-ui, -apple-system, "
                       "'Segoe UI', Helvetica, Arial, sans-serif\">\n<title>",
                       p->width, p->height, p->width, p->height);
-    put_text(p->file, title ? title : "chart", 200);
+    zonal__html_short(p->file, title ? title : "chart", 200);
     zonal__file_print(p->file, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
                       p->width, p->height);
     put_clip(p);
@@ -298,14 +276,14 @@ static void put_heading(const picture *p) {
                           "<text x=\"24\" y=\"32\" font-size=\"%.1f\" font-weight=\"600\" "
                           "fill=\"#1a1a1a\">",
                           fmax(size, 9));
-        put_text(p->file, title, 130);
+        zonal__html_short(p->file, title, 130);
         zonal__file_print(p->file, "</text>\n");
     }
     if (subtitle) {
         double size = fmin(12.5, 12.5 * room / text_width(subtitle, 12.5));
         zonal__file_print(p->file, "<text x=\"24\" y=\"51\" font-size=\"%.1f\" fill=\"#595959\">",
                           fmax(size, 8));
-        put_text(p->file, subtitle, 150);
+        zonal__html_short(p->file, subtitle, 150);
         zonal__file_print(p->file, "</text>\n");
     }
 }
@@ -339,7 +317,7 @@ static void put_x_axis(const picture *p) {
                       "<text class=\"label\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" "
                       "font-size=\"13\" fill=\"#1a1a1a\">",
                       (p->left + p->right) / 2, p->bottom + (p->chart->page ? 40 : 43));
-    put_text(p->file, p->chart->x_label, 90);
+    zonal__html_short(p->file, p->chart->x_label, 90);
     zonal__file_print(p->file, "</text>\n");
 }
 
@@ -366,7 +344,7 @@ static void put_y_axis(const picture *p) {
                       "<text class=\"label\" transform=\"translate(20 %.2f) rotate(-90)\" "
                       "text-anchor=\"middle\" font-size=\"13\" fill=\"#1a1a1a\">",
                       (p->top + p->bottom) / 2);
-    put_text(p->file, p->chart->y_label, 50);
+    zonal__html_short(p->file, p->chart->y_label, 50);
     zonal__file_print(p->file, "</text>\n");
 }
 
@@ -469,7 +447,7 @@ static void put_labels(const picture *p) {
         zonal__file_print(p->file,
                           "/>\n<text x=\"%.2f\" y=\"%.2f\" font-size=\"12\" fill=\"#1a1a1a\">",
                           p->right + 38, labels[i].y + 4);
-        put_text(p->file, series_at(p, labels[i].series)->name, LONGEST_NAME);
+        zonal__html_short(p->file, series_at(p, labels[i].series)->name, LONGEST_NAME);
         zonal__file_print(p->file, "</text>\n");
     }
 }
@@ -499,7 +477,7 @@ static void put_summary(const picture *p, int s) {
         last = i;
     }
     zonal__file_print(p->file, "<title>");
-    if (series->name) put_text(p->file, series->name, 200);
+    if (series->name) zonal__html_short(p->file, series->name, 200);
     if (last >= 0)
         zonal__file_print(p->file, ": last %.5g at %.6g, lowest %.5g, highest %.5g",
                           series->y[last], series->x[last], low, high);
@@ -509,7 +487,7 @@ static void put_summary(const picture *p, int s) {
 static void put_page_series(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     zonal__file_print(p->file, "<g class=\"line c%d\" data-name=\"", colour_of(p, s) + 1);
-    if (series->name) put_text(p->file, series->name, 200);
+    if (series->name) zonal__html_short(p->file, series->name, 200);
     zonal__file_print(p->file, "\"");
     put_values(p, s, 'x', series->x);
     put_values(p, s, 'y', series->y);
