@@ -270,11 +270,11 @@ static void fixture_remove(fixture *f) {
 }
 
 static void check_settings(const zonal__report_run *run) {
-    CHECK(run->settings_count == 5);
+    CHECK(run->config.count == 5);
     CHECK(strcmp(zonal__report_setting_of(run, "method"), "mmd-band") == 0);
     CHECK(strcmp(zonal__report_setting_of(run, "note"), "a # \"b\"") == 0);
-    CHECK(strcmp(run->settings[3].source, "default") == 0 &&
-          strcmp(run->settings[1].source, "") == 0);
+    CHECK(strcmp(run->config.at[3].source, "default") == 0 &&
+          strcmp(run->config.at[1].source, "") == 0);
     CHECK(zonal__report_setting_of(run, "lr") == NULL);
 }
 

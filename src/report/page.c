@@ -20,12 +20,12 @@ static int is_key(const zonal__report *report, const char *key) {
 
 static zonal_status gather_keys(zonal__report *report) {
     int64_t most = 0;
-    for (int i = 0; i < report->count; i++) most += report->runs[i].settings_count;
+    for (int i = 0; i < report->count; i++) most += report->runs[i].config.count;
     ZONAL_TRY(ZONAL_NEW(&report->keys, most, "the keys of the settings"));
     for (int i = 0; i < report->count; i++)
-        for (int64_t s = 0; s < report->runs[i].settings_count; s++)
-            if (!is_key(report, report->runs[i].settings[s].key))
-                report->keys[report->keys_count++] = report->runs[i].settings[s].key;
+        for (int64_t s = 0; s < report->runs[i].config.count; s++)
+            if (!is_key(report, report->runs[i].config.at[s].key))
+                report->keys[report->keys_count++] = report->runs[i].config.at[s].key;
     return ZONAL_OK;
 }
 

@@ -40,21 +40,6 @@ zonal_status zonal__report_grow(void *array, size_t size, int64_t count, int64_t
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static zonal_status take_setting(void *context, const char *name, const char *value,
-                                 const char *comment) {
-    zonal__report_run *run = context;
-    zonal__report_setting *setting;
-    if (zonal__report_setting_of(run, name) || strlen(name) >= sizeof setting->key)
-        return ZONAL_OK; /* of two the first, as zonal train would refuse the second */
-    ZONAL_TRY(zonal__report_grow(&run->settings, sizeof *setting, run->settings_count,
-                                 &run->settings_room));
-    setting = &run->settings[run->settings_count++];
-    memcpy(setting->key, name, strlen(name) + 1);
-    setting->value = value;
-    setting->source = comment;
-    return ZONAL_OK;
-}
-
 static zonal_status read_settings(zonal__report_run *run) {
     char path[ZONAL__REPORT_PATH];
     struct stat state;
@@ -65,9 +50,8 @@ static zonal_status read_settings(zonal__report_run *run) {
                           "%s is no run folder: it has no config.toml (%s); give a folder that "
                           "zonal train wrote",
                           run->folder, strerror(errno));
-    status = zonal__config_list(path, take_setting, run, &run->config);
+    status = zonal__run_settings_read(path, &run->config);
     if (status != ZONAL_FORMAT && status != ZONAL_IO) return status;
-    run->settings_count = 0; /* the text that they point to is gone */
     zonal__report_note(run, "the settings are left out: %s", zonal_last_error()->message);
     return ZONAL_OK;
 }
@@ -114,8 +98,7 @@ void zonal__report_run_fini(zonal__report_run *run) {
     }
     zonal__free(run->series);
     zonal__free(run->results);
-    zonal__free(run->settings);
-    zonal__config_destroy(run->config);
+    zonal__run_settings_fini(&run->config);
     zonal__free(run->folder);
     *run = (zonal__report_run){0};
 }
@@ -123,9 +106,7 @@ void zonal__report_run_fini(zonal__report_run *run) {
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 const char *zonal__report_setting_of(const zonal__report_run *run, const char *key) {
-    for (int64_t i = 0; i < run->settings_count; i++)
-        if (strcmp(run->settings[i].key, key) == 0) return run->settings[i].value;
-    return NULL;
+    return zonal__run_settings_of(&run->config, key);
 }
 
 double zonal__report_setting_number(const zonal__report_run *run, const char *key) {

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/config.h"
+#include "train/run_group.h"
 
 enum {
     ZONAL__REPORT_NAME = 96,
@@ -33,12 +33,6 @@ typedef struct zonal__report_series {
     double *step, *value; /* [count] */
 } zonal__report_series;
 
-typedef struct zonal__report_setting {
-    char key[128];
-    const char *value;  /* as text; quotes are taken off */
-    const char *source; /* "default", "--lr", "recipes/x.toml:12"; or "" */
-} zonal__report_setting;
-
 /* A number found by an evaluation after the training; named like an online one. Where a file has it
  * for several seeds it is their mean. */
 typedef struct zonal__report_result {
@@ -52,9 +46,7 @@ typedef struct zonal__report_result {
 typedef struct zonal__report_run {
     char *folder;          /* as given, without slashes at its end */
     const char *name;      /* what the page calls it: a part of "folder" */
-    zonal__config *config; /* holds what the settings point to */
-    zonal__report_setting *settings;
-    int64_t settings_count, settings_room;
+    zonal__run_settings config;
     zonal__report_series *series;
     int64_t series_count, series_room;
     zonal__report_result *results;

@@ -56,14 +56,14 @@ static void put_all(zonal__report *report, const zonal__report_run *run) {
                       "<table class=\"settings\"><thead><tr><th scope=\"col\">Setting</th>"
                       "<th scope=\"col\">Value</th><th scope=\"col\">From</th></tr></thead>"
                       "<tbody>\n",
-                      (long long)run->settings_count);
-    for (int64_t i = 0; i < run->settings_count; i++) {
+                      (long long)run->config.count);
+    for (int64_t i = 0; i < run->config.count; i++) {
         zonal__file_print(file, "<tr><th scope=\"row\"><code>");
-        zonal__html_text(file, run->settings[i].key);
+        zonal__html_text(file, run->config.at[i].key);
         zonal__file_print(file, "</code></th><td>");
-        zonal__html_text(file, run->settings[i].value);
+        zonal__html_text(file, run->config.at[i].value);
         zonal__file_print(file, "</td><td class=\"quiet\">");
-        zonal__html_text(file, run->settings[i].source);
+        zonal__html_text(file, run->config.at[i].source);
         zonal__file_print(file, "</td></tr>\n");
     }
     zonal__file_print(file, "</tbody></table></div></details>\n");

@@ -107,29 +107,23 @@ static void add_effort(table *t) {
 
 /* ---- runs that differ only in the seed ------------------------------------------------------- */
 
-/* Two runs of one seed are no two samples. */
-static int same_but_for_seed(const zonal__report *report, int a, int b) {
-    int other_seed = 0;
-    for (int64_t k = 0; k < report->keys_count; k++) {
-        const char *x = zonal__report_setting_of(&report->runs[a], report->keys[k]);
-        const char *y = zonal__report_setting_of(&report->runs[b], report->keys[k]);
-        int differ = !x != !y || (x && strcmp(x, y) != 0);
-        if (strcmp(report->keys[k], "seed") == 0)
-            other_seed = differ;
-        else if (differ)
-            return 0;
+/* Of each run where it belongs. */
+static void place_runs(const zonal__report *report, zonal__run_place *places) {
+    zonal__run_sample samples[ZONAL__REPORT_RUNS];
+    for (int i = 0; i < report->count; i++) {
+        const double step = last_step(&report->runs[i]);
+        samples[i] = (zonal__run_sample){.settings = &report->runs[i].config,
+                                         .step = isfinite(step) ? (int64_t)step : 0};
     }
-    return other_seed;
+    zonal__run_group(report->count, samples, places);
 }
 
-/* The runs like "first", itself among them, or none when an earlier one is like it too. */
-static int seeds_of(const zonal__report *report, int first, int *members) {
+/* The samples of the group that begins with run "first". */
+static int samples_of(const zonal__report *report, const zonal__run_place *places, int first,
+                      int *members) {
     int count = 0;
-    for (int i = 0; i < report->count; i++) {
-        if (i != first && !same_but_for_seed(report, first, i)) continue;
-        if (i < first) return 0;
-        members[count++] = i;
-    }
+    for (int i = 0; i < report->count; i++)
+        if (places[i].group == first && !places[i].repeats) members[count++] = i;
     return count;
 }
 
@@ -244,6 +238,7 @@ static void put_spread(const table *t, const int *members, int count) {
 
 void zonal__report_put_table(zonal__report *report) {
     table t = {.report = report};
+    zonal__run_place places[ZONAL__REPORT_RUNS];
     int members[ZONAL__REPORT_RUNS], summaries = 0;
     add_online(&t);
     add_results(&t);
@@ -251,9 +246,10 @@ void zonal__report_put_table(zonal__report *report) {
     zonal__report_put_section(report, "comparison", report->count > 1 ? "Comparison" : "Results",
                               report->count > 1 ? "The best of each column is bold." : NULL);
     put_head(&t);
+    place_runs(report, places);
     for (int i = 0; i < report->count; i++) put_run(&t, i);
     for (int i = 0; i < report->count; i++) {
-        int count = seeds_of(report, i, members);
+        int count = samples_of(report, places, i, members);
         if (count < 2) continue;
         put_spread(&t, members, count);
         summaries++;
