@@ -44,8 +44,8 @@ typedef struct zonal__report_result {
 } zonal__report_result;
 
 typedef struct zonal__report_run {
-    char *folder;          /* as given, without slashes at its end */
-    const char *name;      /* what the page calls it: a part of "folder" */
+    char *folder;     /* as given, without slashes at its end */
+    const char *name; /* what the page calls it: a part of "folder" */
     zonal__run_settings config;
     zonal__report_series *series;
     int64_t series_count, series_room;
