@@ -4,8 +4,9 @@
 
 #include "report/report.h"
 
-/* Fills the galleries, and the energy by degree where it is not known yet, from the runs' images
- * and networks. What cannot be made is no failure: its gallery says why. */
-zonal_status zonal__report_make_examples(zonal__report *report, int quiet);
+/* Fills galleries and embeddings, and the energy by degree where it is not known yet, from the
+ * runs' images and networks; at most "most" test images are embedded. What cannot be made is no
+ * failure: the page says why. */
+zonal_status zonal__report_make_examples(zonal__report *report, int64_t most, int quiet);
 
 #endif

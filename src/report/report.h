@@ -7,7 +7,9 @@
 
 #include "core/file.h"
 #include "data/image.h"
+#include "report/embedding.h"
 #include "report/run.h"
+#include "report/svg.h"
 
 enum { ZONAL__REPORT_RUNS = 20 }; /* compared at most: what a chart has room for */
 
@@ -44,6 +46,9 @@ typedef struct zonal__report {
     zonal__report_kernel kernels[ZONAL__REPORT_RUNS];
     zonal__gallery retrieved[ZONAL__REPORT_RUNS]; /* queries, each with its nearest five */
     zonal__gallery views[ZONAL__REPORT_RUNS];     /* pictures, each with views of it */
+    zonal__report_embedding embeddings[ZONAL__REPORT_RUNS];
+    zonal__image sheets[ZONAL__REPORT_RUNS]; /* thumbnails of what was embedded, each set once */
+    int sheet_count;
     zonal__file *file;
     int charts; /* drawn so far: the number of the next is one more */
 } zonal__report;
@@ -69,9 +74,11 @@ extern const char *const zonal__report_script[];
 /* The parts, in the order of the page. */
 void zonal__report_put_table(zonal__report *report);
 zonal_status zonal__report_put_curves(zonal__report *report);
-zonal_status zonal__report_put_kernels(zonal__report *report);
-zonal_status zonal__report_put_degrees(zonal__report *report);
+zonal_status zonal__report_put_embeddings(zonal__report *report);
+void zonal__report_put_classes(zonal__report *report);
 zonal_status zonal__report_put_pictures(zonal__report *report);
+zonal_status zonal__report_put_degrees(zonal__report *report);
+zonal_status zonal__report_put_kernels(zonal__report *report);
 void zonal__report_put_config(zonal__report *report);
 
 /* "<section id=...><h2>title</h2>" and, unless it is NULL, a paragraph. Ends with "</section>". */
@@ -82,6 +89,16 @@ void zonal__report_put_section(zonal__report *report, const char *id, const char
 void zonal__report_put_swatch(zonal__report *report, int colour, int dashes);
 void zonal__report_put_name(zonal__report *report, int run);
 
+/* Badges for a run that is unfinished or has collapsed. */
+void zonal__report_put_state(zonal__report *report, int run);
+/* "Left out for RUN: reason."; run < 0: for all of them. */
+void zonal__report_put_missing(zonal__report *report, int run, const char *reason);
+
+/* A chart in its frame. One with nothing to show is no failure: a sentence stands in its place. */
+zonal_status zonal__report_put_chart(zonal__report *report, const zonal__svg_chart *chart);
+/* The runs with their lines. */
+void zonal__report_put_legend(zonal__report *report);
+
 /* Colour and pattern of a run's lines, for report/svg.h: with 7 colours and 4 patterns no two runs
  * of a report look the same. */
 int zonal__report_colour(int run);
@@ -91,7 +108,9 @@ int zonal__report_dashes(int run);
  * are no result (how many neighbours, a seed, ...). All are shares, of which more is better. */
 const char *zonal__report_result_title(const char *name);
 
-/* Where it comes from: "Retrieval, projector". */
+/* "k-NN" for "knn". */
+const char *zonal__report_protocol_title(const char *protocol);
+/* Where a result comes from: "Retrieval, projector". */
 void zonal__report_result_origin(const char *name, char *out, size_t size);
 
 /* The online evaluation that the table shows: the first of the runs' curves that is one; or NULL.

@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "report/html.h"
 
-enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 20, MOST_TICKS = 64, LONGEST_NAME = 34 };
+enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 24, MOST_TICKS = 64, LONGEST_NAME = 34 };
 
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000"};
@@ -216,7 +216,7 @@ static const zonal__svg_series *series_at(const picture *p, int s) {
 }
 
 static void lay_out(picture *p) {
-    double names = 0, numbers = 0;
+    double names = 0, numbers = 0, last;
     for (int s = 0; s < p->chart->series_count; s++) {
         const char *name = series_at(p, s)->name;
         int most = LONGEST_NAME;
@@ -229,6 +229,8 @@ static void lay_out(picture *p) {
             numbers = fmax(numbers, 6.7 * put_number(NULL, &p->y, p->y.ticks[i].value));
     p->left = (p->chart->page ? 12 : 22) + numbers + (p->chart->y_label ? 22 : 0);
     p->right = names > 0 ? p->width - 54 - names : p->width - (p->chart->page ? 18 : 28);
+    last = p->x.count > 0 ? 3.5 * put_number(NULL, &p->x, p->x.ticks[p->x.count - 1].value) : 0;
+    p->right = fmin(p->right, p->width - 4 - last); /* half of the last number stands beyond */
     p->top = p->chart->page ? 10 : p->chart->subtitle ? 70 : p->chart->title ? 54 : 24;
     p->bottom = p->height - (p->chart->page ? 26 : 36) - (p->chart->x_label ? 22 : 0);
     p->x.pixel_low = p->left;
@@ -357,7 +359,7 @@ static int colour_of(const picture *p, int s) {
 static void put_style(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     int dashed = series->dashed % PATTERNS;
-    if (dashed == 0 && series->colour <= 0) dashed = s / COLOURS % 2;
+    if (dashed == 0 && series->colour <= 0 && !series->reference) dashed = s / COLOURS % 2;
     zonal__file_print(p->file, " stroke=\"%s\" stroke-width=\"2\"", colours[colour_of(p, s)]);
     if (dashed) zonal__file_print(p->file, " stroke-dasharray=\"%s\"", patterns[dashed]);
 }
@@ -484,8 +486,31 @@ static void put_summary(const picture *p, int s) {
     zonal__file_print(p->file, "</title>");
 }
 
+/* At the last point that can be seen: above the line, below a dashed one, so that two can be told
+ * apart, and below where it runs along the top. */
+static void put_reference(const picture *p, int s) {
+    const zonal__svg_series *series = series_at(p, s);
+    double y = end_of_line(p, s);
+    int below = y < p->top + 16 || (series->dashed && y < p->bottom - 16);
+    zonal__file_print(p->file, "<g class=\"reference\">");
+    put_path(p, s);
+    if (series->name) {
+        zonal__file_print(p->file,
+                          "<text class=\"tick\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"end\" "
+                          "font-size=\"11\">",
+                          p->right - 2, below ? y + 13 : y - 5);
+        zonal__html_short(p->file, series->name, 30);
+        zonal__file_print(p->file, "</text>");
+    }
+    zonal__file_print(p->file, "</g>\n");
+}
+
 static void put_page_series(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
+    if (series->reference) {
+        put_reference(p, s);
+        return;
+    }
     zonal__file_print(p->file, "<g class=\"line c%d\" data-name=\"", colour_of(p, s) + 1);
     if (series->name) zonal__html_short(p->file, series->name, 200);
     zonal__file_print(p->file, "\"");
