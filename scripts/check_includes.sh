@@ -31,7 +31,8 @@ BEGIN {
     knows["nn"] = "core math backend"
     knows["eval"] = "core math backend loss uniformity data nn"
     knows["train"] = "core math backend loss uniformity data nn eval"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn eval train"
+    knows["report"] = "core math backend loss uniformity data nn eval train"
+    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn eval train report"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

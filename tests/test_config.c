@@ -735,7 +735,44 @@ static void test_lines_memory(void) {
     test_folder_remove(&folder);
 }
 
+/* ---- without a table ------------------------------------------------------------------------- */
+
+static zonal_status gather(void *context, const char *name, const char *value,
+                           const char *comment) {
+    char *out = context;
+    size_t used = strlen(out);
+    if (strcmp(name, "stop") == 0) return ZONAL_FAIL(ZONAL_ARGUMENT, "stopped");
+    snprintf(out + used, 400 - used, "%s=%s|%s;", name, value, comment);
+    return ZONAL_OK;
+}
+
+static void test_list(void) {
+    static const char text[] = "lr = 1e-3     #  --lr \n"
+                               "a.b = \"x # \\\"y\\\"\"# recipes/x.toml:3\r\n"
+                               "flag = true\n"
+                               "[section]\n"
+                               "list = [1, # one\n 2]  # two\n"
+                               "unknown = 1_000";
+    test_folder folder;
+    zonal__config *config;
+    char found[400] = "";
+    if (!CHECK(test_folder_make(&folder))) return;
+    write_text(test_folder_file(&folder, "a.toml"), text, strlen(text));
+    if (CHECK_OK(zonal__config_list(folder.name, gather, found, &config)))
+        CHECK_MSG(strcmp(found, "lr=1e-3|--lr ;a-b=x # \"y\"|recipes/x.toml:3;flag=true|;"
+                                "section-list=1,2|two;section-unknown=1000|;") == 0,
+                  "%s", found);
+    zonal__config_destroy(config);
+    write_text(folder.name, "stop = 1\n", 9);
+    CHECK_FAILS(zonal__config_list(folder.name, gather, found, &config), ZONAL_ARGUMENT, "stopped");
+    CHECK(config == NULL);
+    write_text(folder.name, "a = 1\nb\n", 8);
+    CHECK_FAILS(zonal__config_list(folder.name, gather, found, &config), ZONAL_FORMAT, "a.toml:2");
+    test_folder_remove(&folder);
+}
+
 static const test_case tests[] = {{"values", test_values},
+                                  {"list", test_list},
                                   {"more_values", test_more_values},
                                   {"unknown", test_unknown},
                                   {"twice", test_twice},

@@ -20,11 +20,11 @@
 #include "cli/cli.h"
 #include "cli/method_options.h"
 #include "cli/progress.h"
-#include "cli/svg.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "report/svg.h"
 
 enum { MOST_BATCHES = 8, MOST_COUNTS = 24 };
 

@@ -47,6 +47,16 @@ typedef struct zonal__config zonal__config;
 zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out);
 void zonal__config_destroy(zonal__config *config); /* accepts NULL */
 
+/* The same reader without a table, for who shows a file and does not act on it: calls "take" for
+ * every key in turn, with the name of the option that it would set, its value as text (true is
+ * "true", lists are joined by commas) and the comment behind it, "" where there is none. The name
+ * lasts for the call, the other texts as long as *out. A key that is there twice is given twice. A
+ * failure of "take" ends the reading and is returned. */
+typedef zonal_status (*zonal__config_take)(void *context, const char *name, const char *value,
+                                           const char *comment);
+zonal_status zonal__config_list(const char *path, zonal__config_take take, void *context,
+                                zonal__config **out);
+
 /* The effective configuration as a file that reads back to the same values, with the source of each
  * in a comment: "# default", "# recipes/x.toml:12", "# --lr". Options that are not set and those of
  * the command line alone (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
 #include "core/memory.h"
+#include "report/html.h"
+#include "report/report.h"
 
 zonal_status zonal__gallery_shape(zonal__gallery *gallery, int rows, int columns) {
     ZONAL_TRY(ZONAL_NEW(&gallery->pictures, (int64_t)rows * columns, "a gallery"));
@@ -26,6 +26,7 @@ void zonal__report_omit_examples(zonal__report *report, const char *reason) {
     for (int i = 0; i < report->count; i++) {
         snprintf(report->retrieved[i].missing, sizeof report->retrieved[i].missing, "%s", reason);
         snprintf(report->views[i].missing, sizeof report->views[i].missing, "%s", reason);
+        snprintf(report->embeddings[i].missing, sizeof report->embeddings[i].missing, "%s", reason);
     }
 }
 
@@ -44,7 +45,8 @@ static zonal_status put_gallery(zonal__report *report, int run, const zonal__gal
     zonal__report_put_name(report, run);
     zonal__file_print(report->file, "</h3>\n");
     for (int row = 0; row < gallery->rows; row++) {
-        zonal__file_print(report->file, "<div class=\"row\">\n");
+        zonal__file_print(report->file, "<div class=\"row\" style=\"--others:%d\">\n",
+                          gallery->columns - 1);
         for (int column = 0; column < gallery->columns; column++) {
             const zonal__gallery_picture *picture =
                 &gallery->pictures[row * gallery->columns + column];
@@ -61,25 +63,14 @@ static int same_reason(const zonal__report *report, const zonal__gallery *galler
     return galleries[0].missing[0] != '\0';
 }
 
-static void put_missing(zonal__report *report, int run, const char *reason) {
-    zonal__file_print(report->file, "<p class=\"hint\">Left out");
-    if (run >= 0) {
-        zonal__file_print(report->file, " for ");
-        zonal__html_text(report->file, report->runs[run].name);
-    }
-    zonal__file_print(report->file, ": ");
-    zonal__html_text(report->file, reason);
-    zonal__file_print(report->file, ".</p>\n");
-}
-
 static zonal_status put_galleries(zonal__report *report, const zonal__gallery *galleries) {
     if (same_reason(report, galleries)) {
-        put_missing(report, -1, galleries[0].missing);
+        zonal__report_put_missing(report, -1, galleries[0].missing);
     } else {
         zonal__file_print(report->file, "<div class=\"galleries\">\n");
         for (int i = 0; i < report->count; i++)
             if (galleries[i].missing[0])
-                put_missing(report, i, galleries[i].missing);
+                zonal__report_put_missing(report, i, galleries[i].missing);
             else if (galleries[i].rows > 0)
                 ZONAL_TRY(put_gallery(report, i, &galleries[i]));
         zonal__file_print(report->file, "</div>\n");
@@ -90,13 +81,13 @@ static zonal_status put_galleries(zonal__report *report, const zonal__gallery *g
 zonal_status zonal__report_put_pictures(zonal__report *report) {
     zonal__report_put_section(
         report, "retrieval", "Retrieval",
-        "A random view of a test picture, and the five views nearest to it by the cosine of their "
-        "projections, among two views of each of up to 100 pictures. Framed: the other view of the "
-        "same picture.");
+        "A random view of a test image, and the five views nearest to it by the cosine of their "
+        "projections, among two views of each of up to 100 images. Framed: the other view of the "
+        "same image.");
     ZONAL_TRY(put_galleries(report, report->retrieved));
     zonal__report_put_section(
         report, "views", "Views",
-        "Pictures to learn from, and views of each as the training draws them. Runs that draw "
+        "Training images, and views of each as the training draws them. Runs that draw "
         "the same views are shown once.");
     return put_galleries(report, report->views);
 }

@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
+#include "report/html.h"
+#include "report/report.h"
 
 int zonal__report_differs(const zonal__report *report, const char *key) {
     const char *first = zonal__report_setting_of(&report->runs[0], key);

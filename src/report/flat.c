@@ -1,4 +1,4 @@
-#include "cli/report_json.h"
+#include "report/flat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +13,8 @@ static zonal_status read_value(zonal__flat *flat, zonal__json_reader *reader, co
 static zonal_status add(zonal__flat *flat, const char *name, const char *text, double number) {
     zonal__flat_entry *entry;
     if (strlen(name) >= sizeof entry->name) return ZONAL_OK;
+    if (flat->count == ZONAL__FLAT_MOST)
+        return ZONAL_FAIL(ZONAL_FORMAT, "it has more than %d values", ZONAL__FLAT_MOST);
     if (flat->count == flat->room) {
         int64_t room = flat->room ? 2 * flat->room : 32;
         ZONAL_TRY(ZONAL_NEW(&entry, room, "the values of a JSON text"));
@@ -57,7 +59,11 @@ static zonal_status read_members(zonal__flat *flat, zonal__json_reader *reader, 
         if (bracket == '{') ZONAL_TRY(zonal__json_read_key(reader, &key));
         /* What does not fit is longer than any name of an entry, and so is all below it. */
         snprintf(inner, sizeof inner, "%s%s%s", name, name[0] ? "." : "", key);
-        ZONAL_TRY(read_value(flat, reader, inner));
+        reader->at += strspn(reader->at, " \n\t\r");
+        if (bracket == '[' && *reader->at != '{')
+            ZONAL_TRY(zonal__json_read_skip(reader));
+        else
+            ZONAL_TRY(read_value(flat, reader, inner));
     }
 }
 
@@ -103,4 +109,16 @@ const char *zonal__flat_text(const zonal__flat *flat, const char *name) {
 double zonal__flat_number(const zonal__flat *flat, const char *name) {
     const zonal__flat_entry *entry = find(flat, name);
     return entry && !entry->text ? entry->number : NAN;
+}
+
+void zonal__flat_protocol(const zonal__flat *flat, const char *prefix, char *out, size_t size) {
+    char name[160];
+    const char *protocol, *features;
+    snprintf(name, sizeof name, "%sprotocol", prefix);
+    protocol = zonal__flat_text(flat, name);
+    snprintf(name, sizeof name, "%sfeatures", prefix);
+    features = zonal__flat_text(flat, name);
+    if (!features) features = zonal__flat_text(flat, "features");
+    out[0] = '\0';
+    if (protocol) snprintf(out, size, "%.40s.%.24s.", protocol, features ? features : "backbone");
 }

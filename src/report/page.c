@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
-#include "cli/svg.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "report/html.h"
+#include "report/report.h"
+#include "report/svg.h"
 
 /* ---- the runs -------------------------------------------------------------------------------- */
 
@@ -56,6 +56,8 @@ void zonal__report_fini(zonal__report *report) {
         zonal__report_run_fini(&report->runs[i]);
         zonal__gallery_fini(&report->retrieved[i]);
         zonal__gallery_fini(&report->views[i]);
+        zonal__report_embedding_fini(&report->embeddings[i]);
+        zonal__image_fini(&report->sheets[i]);
     }
     zonal__free(report->keys);
     *report = (zonal__report){0};
@@ -66,27 +68,36 @@ void zonal__report_fini(zonal__report *report) {
 const char *zonal__report_result_title(const char *name) {
     static const struct {
         const char *member, *title;
-    } list[] = {{"r1", "R@1"},         {"r3", "R@3"},     {"r5", "R@5"},    {"map", "mAP"},
-                {"accuracy", "Top-1"}, {"top1", "Top-1"}, {"top5", "Top-5"}};
+    } list[] = {{"r1", "R@1"},
+                {"r3", "R@3"},
+                {"r5", "R@5"},
+                {"map", "mAP"},
+                {"accuracy", "Top\xe2\x80\x91"
+                             "1"},
+                {"top1", "Top\xe2\x80\x91"
+                         "1"},
+                {"top5", "Top\xe2\x80\x91"
+                         "5"}};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof list / sizeof list[0]; i++)
         if (strcmp(dot + 1, list[i].member) == 0) return list[i].title;
     return NULL;
 }
 
-void zonal__report_result_origin(const char *name, char *out, size_t size) {
+const char *zonal__report_protocol_title(const char *protocol) {
     static const struct {
         const char *protocol, *title;
-    } list[] = {{"retrieval.", "Retrieval"}, {"knn.", "k-NN"}, {"linear.", "Linear probe"}};
-    const char *features = strchr(name, '.'), *member = strrchr(name, '.');
-    const char *title = name;
-    int length = (int)(features - name);
+    } list[] = {{"retrieval", "Retrieval"}, {"knn", "k-NN"}, {"linear", "Linear probe"}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (strncmp(name, list[i].protocol, strlen(list[i].protocol)) == 0) {
-            title = list[i].title;
-            length = (int)strlen(title);
-        }
-    snprintf(out, size, "%.*s", length, title);
+        if (strcmp(protocol, list[i].protocol) == 0) return list[i].title;
+    return protocol;
+}
+
+void zonal__report_result_origin(const char *name, char *out, size_t size) {
+    const char *features = strchr(name, '.'), *member = strrchr(name, '.');
+    char protocol[48];
+    snprintf(protocol, sizeof protocol, "%.*s", (int)(features - name), name);
+    snprintf(out, size, "%s", zonal__report_protocol_title(protocol));
     if (member > features)
         snprintf(out + strlen(out), size - strlen(out), ", %.*s", (int)(member - features - 1),
                  features + 1);
@@ -115,9 +126,27 @@ void zonal__report_put_swatch(zonal__report *report, int colour, int dashes) {
 
 void zonal__report_put_name(zonal__report *report, int run) {
     zonal__report_put_swatch(report, zonal__report_colour(run), zonal__report_dashes(run));
-    zonal__file_print(report->file, "<span class=\"name\">");
+    zonal__file_print(report->file, "<bdi class=\"name\">");
     zonal__html_text(report->file, report->runs[run].name);
-    zonal__file_print(report->file, "</span>");
+    zonal__file_print(report->file, "</bdi>");
+}
+
+void zonal__report_put_state(zonal__report *report, int run) {
+    if (zonal__report_is_unfinished(&report->runs[run]))
+        zonal__file_print(report->file, " <small class=\"badge\">unfinished</small>");
+    if (zonal__report_is_collapsed(&report->runs[run]))
+        zonal__file_print(report->file, " <small class=\"badge bad\">collapsed</small>");
+}
+
+void zonal__report_put_missing(zonal__report *report, int run, const char *reason) {
+    zonal__file_print(report->file, "<p class=\"hint\">Left out");
+    if (run >= 0) {
+        zonal__file_print(report->file, " for ");
+        zonal__html_text(report->file, report->runs[run].name);
+    }
+    zonal__file_print(report->file, ": ");
+    zonal__html_text(report->file, reason);
+    zonal__file_print(report->file, ".</p>\n");
 }
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -235,9 +264,11 @@ static zonal_status put_body(zonal__report *report) {
     put_header(report);
     zonal__report_put_table(report);
     ZONAL_TRY(zonal__report_put_curves(report));
-    ZONAL_TRY(zonal__report_put_kernels(report));
-    ZONAL_TRY(zonal__report_put_degrees(report));
+    ZONAL_TRY(zonal__report_put_embeddings(report));
+    zonal__report_put_classes(report);
     ZONAL_TRY(zonal__report_put_pictures(report));
+    ZONAL_TRY(zonal__report_put_degrees(report));
+    ZONAL_TRY(zonal__report_put_kernels(report));
     zonal__report_put_config(report);
     return ZONAL_OK;
 }

@@ -12,11 +12,12 @@
  * finite, or not positive on a logarithmic axis, breaks the line.
  *
  * In a page (zonal__svg_put) the page's style colours everything by class: "grid" and "axis" lines,
- * "tick" and "label" texts, and the series "c1" to "c7". Names are left to a legend of the page;
- * each series carries its points as attributes, for a script to show, and a summary as its title.
+ * "tick" and "label" texts, and the series "c1" to "c7" and "reference". Names are left to a legend
+ * of the page; each series carries its points as attributes, for a script to show, and a summary as
+ * its title.
  */
-#ifndef ZONAL_CLI_SVG_H
-#define ZONAL_CLI_SVG_H
+#ifndef ZONAL_REPORT_SVG_H
+#define ZONAL_REPORT_SVG_H
 
 #include <stdint.h>
 
@@ -30,6 +31,7 @@ typedef struct zonal__svg_series {
     int dashed;          /* 1: dashed, 2: dotted, 3: dashes and dots */
     int marks;           /* 1: a dot at every point */
     int colour;          /* 0: by position; 1 to 7: that colour, to pair series */
+    int reference;       /* 1: a grey line to compare with, named where it ends; in pages */
 } zonal__svg_series;
 
 typedef struct zonal__svg_chart {
@@ -38,7 +40,7 @@ typedef struct zonal__svg_chart {
     int x_log, y_log;
     double x_low, x_high, y_low, y_high; /* what the axes show; low >= high: from the data */
     const zonal__svg_series *series;
-    int series_count;  /* at most 20 */
+    int series_count;  /* at most 24 */
     int width, height; /* 0: 720 and 440 */
     int page;          /* 0: a file of its own; else the chart's number in its page, from 1 */
 } zonal__svg_chart;

@@ -1,4 +1,4 @@
-#include "cli/svg.h"
+#include "report/svg.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +7,9 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "report/html.h"
 
-enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 20, MOST_TICKS = 64, LONGEST_NAME = 34 };
+enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 24, MOST_TICKS = 64, LONGEST_NAME = 34 };
 
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000"};
@@ -167,29 +168,6 @@ static double text_width(const char *text, double size) {
     return .56 * size * count_characters(text);
 }
 
-/* At most "most" characters; a longer text ends in an ellipsis. */
-static void put_text(zonal__file *file, const char *text, int most) {
-    int cut = count_characters(text) > most;
-    for (int i = 0; *text && i < (cut ? most - 1 : most); i++) {
-        int bytes = zonal__text_utf8(text);
-        unsigned char c = (unsigned char)*text;
-        if (bytes == 0 || c < ' ' || c == 127)
-            zonal__file_print(file, "\xef\xbf\xbd");
-        else if (c == '<')
-            zonal__file_print(file, "&lt;");
-        else if (c == '>')
-            zonal__file_print(file, "&gt;");
-        else if (c == '&')
-            zonal__file_print(file, "&amp;");
-        else if (c == '"')
-            zonal__file_print(file, "&quot;");
-        else
-            zonal__file_write(file, text, (size_t)bytes);
-        text += bytes ? bytes : 1;
-    }
-    if (cut) zonal__file_print(file, "\xe2\x80\xa6");
-}
-
 /* The decimals that all multiples of a step need. */
 static int decimals_of(double step) {
     int decimals = 0;
@@ -238,7 +216,7 @@ static const zonal__svg_series *series_at(const picture *p, int s) {
 }
 
 static void lay_out(picture *p) {
-    double names = 0, numbers = 0;
+    double names = 0, numbers = 0, last;
     for (int s = 0; s < p->chart->series_count; s++) {
         const char *name = series_at(p, s)->name;
         int most = LONGEST_NAME;
@@ -251,6 +229,8 @@ static void lay_out(picture *p) {
             numbers = fmax(numbers, 6.7 * put_number(NULL, &p->y, p->y.ticks[i].value));
     p->left = (p->chart->page ? 12 : 22) + numbers + (p->chart->y_label ? 22 : 0);
     p->right = names > 0 ? p->width - 54 - names : p->width - (p->chart->page ? 18 : 28);
+    last = p->x.count > 0 ? 3.5 * put_number(NULL, &p->x, p->x.ticks[p->x.count - 1].value) : 0;
+    p->right = fmin(p->right, p->width - 4 - last); /* half of the last number stands beyond */
     p->top = p->chart->page ? 10 : p->chart->subtitle ? 70 : p->chart->title ? 54 : 24;
     p->bottom = p->height - (p->chart->page ? 26 : 36) - (p->chart->x_label ? 22 : 0);
     p->x.pixel_low = p->left;
@@ -275,7 +255,7 @@ static void put_page_heading(const picture *p) {
                       "data-log=\"%d %d\" aria-label=\"",
                       p->width, p->height, p->left, p->right, p->bottom, p->top, p->x.low,
                       p->x.high, p->y.low, p->y.high, p->x.log, p->y.log);
-    put_text(p->file, p->chart->title ? p->chart->title : "chart", 200);
+    zonal__html_short(p->file, p->chart->title ? p->chart->title : "chart", 200);
     zonal__file_print(p->file, "\">\n");
     put_clip(p);
 }
@@ -288,7 +268,7 @@ static void put_heading(const picture *p) {
                       "viewBox=\"0 0 %d %d\" role=\"img\" font-family=\"system-ui, -apple-system, "
                       "'Segoe UI', Helvetica, Arial, sans-serif\">\n<title>",
                       p->width, p->height, p->width, p->height);
-    put_text(p->file, title ? title : "chart", 200);
+    zonal__html_short(p->file, title ? title : "chart", 200);
     zonal__file_print(p->file, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
                       p->width, p->height);
     put_clip(p);
@@ -298,14 +278,14 @@ static void put_heading(const picture *p) {
                           "<text x=\"24\" y=\"32\" font-size=\"%.1f\" font-weight=\"600\" "
                           "fill=\"#1a1a1a\">",
                           fmax(size, 9));
-        put_text(p->file, title, 130);
+        zonal__html_short(p->file, title, 130);
         zonal__file_print(p->file, "</text>\n");
     }
     if (subtitle) {
         double size = fmin(12.5, 12.5 * room / text_width(subtitle, 12.5));
         zonal__file_print(p->file, "<text x=\"24\" y=\"51\" font-size=\"%.1f\" fill=\"#595959\">",
                           fmax(size, 8));
-        put_text(p->file, subtitle, 150);
+        zonal__html_short(p->file, subtitle, 150);
         zonal__file_print(p->file, "</text>\n");
     }
 }
@@ -339,7 +319,7 @@ static void put_x_axis(const picture *p) {
                       "<text class=\"label\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"middle\" "
                       "font-size=\"13\" fill=\"#1a1a1a\">",
                       (p->left + p->right) / 2, p->bottom + (p->chart->page ? 40 : 43));
-    put_text(p->file, p->chart->x_label, 90);
+    zonal__html_short(p->file, p->chart->x_label, 90);
     zonal__file_print(p->file, "</text>\n");
 }
 
@@ -366,7 +346,7 @@ static void put_y_axis(const picture *p) {
                       "<text class=\"label\" transform=\"translate(20 %.2f) rotate(-90)\" "
                       "text-anchor=\"middle\" font-size=\"13\" fill=\"#1a1a1a\">",
                       (p->top + p->bottom) / 2);
-    put_text(p->file, p->chart->y_label, 50);
+    zonal__html_short(p->file, p->chart->y_label, 50);
     zonal__file_print(p->file, "</text>\n");
 }
 
@@ -379,7 +359,7 @@ static int colour_of(const picture *p, int s) {
 static void put_style(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     int dashed = series->dashed % PATTERNS;
-    if (dashed == 0 && series->colour <= 0) dashed = s / COLOURS % 2;
+    if (dashed == 0 && series->colour <= 0 && !series->reference) dashed = s / COLOURS % 2;
     zonal__file_print(p->file, " stroke=\"%s\" stroke-width=\"2\"", colours[colour_of(p, s)]);
     if (dashed) zonal__file_print(p->file, " stroke-dasharray=\"%s\"", patterns[dashed]);
 }
@@ -469,7 +449,7 @@ static void put_labels(const picture *p) {
         zonal__file_print(p->file,
                           "/>\n<text x=\"%.2f\" y=\"%.2f\" font-size=\"12\" fill=\"#1a1a1a\">",
                           p->right + 38, labels[i].y + 4);
-        put_text(p->file, series_at(p, labels[i].series)->name, LONGEST_NAME);
+        zonal__html_short(p->file, series_at(p, labels[i].series)->name, LONGEST_NAME);
         zonal__file_print(p->file, "</text>\n");
     }
 }
@@ -499,17 +479,40 @@ static void put_summary(const picture *p, int s) {
         last = i;
     }
     zonal__file_print(p->file, "<title>");
-    if (series->name) put_text(p->file, series->name, 200);
+    if (series->name) zonal__html_short(p->file, series->name, 200);
     if (last >= 0)
         zonal__file_print(p->file, ": last %.5g at %.6g, lowest %.5g, highest %.5g",
                           series->y[last], series->x[last], low, high);
     zonal__file_print(p->file, "</title>");
 }
 
+/* At the last point that can be seen: above the line, below a dashed one, so that two can be told
+ * apart, and below where it runs along the top. */
+static void put_reference(const picture *p, int s) {
+    const zonal__svg_series *series = series_at(p, s);
+    double y = end_of_line(p, s);
+    int below = y < p->top + 16 || (series->dashed && y < p->bottom - 16);
+    zonal__file_print(p->file, "<g class=\"reference\">");
+    put_path(p, s);
+    if (series->name) {
+        zonal__file_print(p->file,
+                          "<text class=\"tick\" x=\"%.2f\" y=\"%.2f\" text-anchor=\"end\" "
+                          "font-size=\"11\">",
+                          p->right - 2, below ? y + 13 : y - 5);
+        zonal__html_short(p->file, series->name, 30);
+        zonal__file_print(p->file, "</text>");
+    }
+    zonal__file_print(p->file, "</g>\n");
+}
+
 static void put_page_series(const picture *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
+    if (series->reference) {
+        put_reference(p, s);
+        return;
+    }
     zonal__file_print(p->file, "<g class=\"line c%d\" data-name=\"", colour_of(p, s) + 1);
-    if (series->name) put_text(p->file, series->name, 200);
+    if (series->name) zonal__html_short(p->file, series->name, 200);
     zonal__file_print(p->file, "\"");
     put_values(p, s, 'x', series->x);
     put_values(p, s, 'y', series->y);

@@ -1,4 +1,4 @@
-#include "cli/html.h"
+#include "report/html.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,18 +24,44 @@ static const char *entity_of(char c) {
     }
 }
 
-void zonal__html_text(zonal__file *file, const char *text) {
-    for (int bytes; *text; text += bytes ? bytes : 1) {
+/* What would change the text around it instead of being read: controls, the marks by which text is
+ * written from right to left, separators of lines, what has no width. */
+static int is_harmful(const char *text, int bytes) {
+    uint32_t code = (unsigned char)*text;
+    static const uint32_t ranges[][2] = {{0x00, 0x08},     {0x0b, 0x1f},     {0x7f, 0x9f},
+                                         {0xad, 0xad},     {0x61c, 0x61c},   {0x180e, 0x180e},
+                                         {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+                                         {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+    if (bytes > 1) code &= 0xffu >> (bytes + 1);
+    for (int i = 1; i < bytes; i++) code = code << 6 | ((unsigned char)text[i] & 0x3f);
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1]) return 1;
+    return 0;
+}
+
+static int64_t count_characters(const char *text) {
+    int64_t count = 0;
+    for (int bytes; *text; text += bytes ? bytes : 1, count++) bytes = zonal__text_utf8(text);
+    return count;
+}
+
+void zonal__html_short(zonal__file *file, const char *text, int64_t most) {
+    int cut = count_characters(text) > most;
+    for (int bytes; *text && most > cut; text += bytes ? bytes : 1, most--) {
         const char *entity = entity_of(*text);
-        unsigned char c = (unsigned char)*text;
         bytes = zonal__text_utf8(text);
-        if (bytes == 0 || (c < ' ' && c != '\t' && c != '\n') || c == 127)
+        if (bytes == 0 || is_harmful(text, bytes))
             zonal__file_print(file, "\xef\xbf\xbd");
         else if (entity)
             zonal__file_print(file, "%s", entity);
         else
             zonal__file_write(file, text, (size_t)bytes);
     }
+    if (cut) zonal__file_print(file, "\xe2\x80\xa6");
+}
+
+void zonal__html_text(zonal__file *file, const char *text) {
+    zonal__html_short(file, text, INT64_MAX);
 }
 
 void zonal__html_number(zonal__file *file, double value, int decimals) {
