@@ -91,6 +91,7 @@ int zonal__cli_eval(int argc, char **argv);
 int zonal__cli_export(int argc, char **argv);
 int zonal__cli_kernel(int argc, char **argv);
 int zonal__cli_loss(int argc, char **argv);
+int zonal__cli_metrics(int argc, char **argv);
 int zonal__cli_report(int argc, char **argv);
 int zonal__cli_reproduce(int argc, char **argv);
 int zonal__cli_sample(int argc, char **argv);

@@ -32,6 +32,7 @@ static const struct command {
     {"eval", "how good the features of a trained network are", zonal__cli_eval},
     {"embed", "the features of pictures, as .npy files", zonal__cli_embed},
     {"export", "the backbone of a run, for torchvision", zonal__cli_export},
+    {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics},
     {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report},
     {"reproduce", "the paper's figures", zonal__cli_reproduce},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
