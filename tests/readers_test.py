@@ -600,7 +600,7 @@ def idx_refused(folder):
     idx(folder, "train-labels-idx1-ubyte", labels[:89])
     answer = tool("dump", path, ALL, 0, 0, os.devnull)
     assert answer["status"] == ["FORMAT"]
-    assert "has 89 labels, but there are 90 pictures" in answer["sentence"][0]
+    assert "has 89 labels, but there are 90 images" in answer["sentence"][0]
     os.remove(os.path.join(folder, "train-labels-idx1-ubyte"))
     answer = tool("dump", folder, TRAIN, 0, 0, os.devnull)
     assert answer["status"] == ["IO"] and "train-labels-idx1-ubyte" in answer["sentence"][0]

@@ -1,11 +1,13 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -37,6 +39,18 @@ void zonal__cli_say(const char *format, ...) {
     fprintf(stderr, "zonal: %s\n", zonal__cli_plain(line).text);
 }
 
+int zonal__cli_is_new(const char *remark) {
+    enum { REMARKS = 64 };
+    static uint64_t seen[REMARKS]; /* checksums; the oldest are forgotten */
+    static int count;
+    uint64_t sum = zonal__checksum_of(remark, strlen(remark));
+    for (int i = 0; i < REMARKS && i < count; i++)
+        if (seen[i] == sum) return 0;
+    seen[count % REMARKS] = sum;
+    count = count < INT_MAX ? count + 1 : REMARKS;
+    return 1;
+}
+
 zonal_status zonal__cli_make_folder(const char *path) {
     struct stat there;
     const char *remedy = "";
@@ -52,6 +66,17 @@ zonal_status zonal__cli_make_folder(const char *path) {
         return ZONAL_FAIL(ZONAL_IO, "cannot make the folder %s: a file has that name; give another",
                           path);
     return ZONAL_OK;
+}
+
+int zonal__cli_check_ending(const char *option, const char *path, const char *ending) {
+    static const char *const others[] = {".svg", ".png", ".jpg", ".jpeg", ".pdf", ".gif", NULL};
+    const char *found = path ? strrchr(path, '.') : NULL;
+    if (!found || strcmp(found, ending) == 0) return ZONAL__EXIT_CONTINUE;
+    for (int i = 0; others[i]; i++)
+        if (strcmp(found, others[i]) == 0)
+            return zonal__cli_misused("%s writes a %s file, got %s; let its name end in %s", option,
+                                      ending, path, ending);
+    return ZONAL__EXIT_CONTINUE;
 }
 
 int zonal__cli_failed(void) {
@@ -87,6 +112,10 @@ static int check_arguments(const zonal__cli_usage *usage, const char *command,
     if (count > usage->most)
         return zonal__cli_misused("%s takes %s and nothing more, got \"%s\" as well", command,
                                   usage->argument, options->arguments[usage->most]);
+    for (int i = 0; i < count; i++)
+        if (!options->arguments[i][0])
+            return zonal__cli_misused("%s is given as an empty text: %s", usage->argument,
+                                      usage->synopsis);
     if (count < usage->least)
         return zonal__cli_misused("%s is missing: %s", usage->argument, usage->synopsis);
     return ZONAL__EXIT_CONTINUE;

@@ -70,6 +70,10 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
+/* Whether the library's remark is made for the first time: a source that is opened for each of its
+ * parts has the same to say each time. */
+int zonal__cli_is_new(const char *remark);
+
 /* A text from outside (a name of a file or of a class) as it may go to a terminal: what core/text.h
  * calls hidden is escaped, so that one line stays one line. printf("%s\n",
  * zonal__cli_plain(path).text) */
@@ -80,6 +84,11 @@ zonal__cli_text zonal__cli_plain(const char *text);
 
 /* The same in place, for the columns of a table: '?' stands for each hidden character. */
 void zonal__cli_make_plain(char *text);
+
+/* A file of images by another format's name would open nowhere: ZONAL__EXIT_CONTINUE, or the exit
+ * status after a sentence, where the path (NULL: none) ends in the ending of another format than
+ * "ending", such as ".svg". */
+int zonal__cli_check_ending(const char *option, const char *path, const char *ending);
 
 /* Makes the folder where it is missing; the one that it lies in must be there. */
 zonal_status zonal__cli_make_folder(const char *path);

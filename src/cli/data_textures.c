@@ -184,6 +184,8 @@ int zonal__cli_data_textures(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.out && !s.sheet)
         return zonal__cli_misused("say where the textures go: --out DIR, --sheet FILE.png or both");
+    status = zonal__cli_check_ending("--sheet", s.sheet, ".png");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.sheet && s.count > MOST_ON_SHEET)
         return zonal__cli_misused("a sheet holds at most %d textures, got --count %" PRId64,
                                   (int)MOST_ON_SHEET, s.count);

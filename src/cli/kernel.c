@@ -374,6 +374,15 @@ static zonal_status run(const settings *s) {
     return status;
 }
 
+static void hint_at_unused(const settings *s, const zonal__options *options) {
+    const zonal_loss_options loss = {.kernel.family = (zonal_family)s->family};
+    char unused[200];
+    zonal__loss_unused(&loss, options, unused, sizeof unused);
+    if (unused[0])
+        zonal__cli_say("hint: the %s kernel makes no use of %s",
+                       zonal_family_name((zonal_family)s->family), unused);
+}
+
 int zonal__cli_kernel(int argc, char **argv) {
     settings s;
     zonal__options options;
@@ -382,6 +391,11 @@ int zonal__cli_kernel(int argc, char **argv) {
     if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
     if (s.figure && (s.json || s.csv || s.plot))
         return zonal__cli_misused("--figure draws one picture; leave out --json, --csv and --plot");
+    status = zonal__cli_check_ending("--plot", s.plot, ".svg");
+    if (status == ZONAL__EXIT_CONTINUE)
+        status = zonal__cli_check_ending("--figure", s.figure, ".svg");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
+    if (!s.figure) hint_at_unused(&s, &options);
     if (s.points == 0) s.points = s.json || s.csv || s.figure ? 201 : 21;
     if ((s.figure ? draw_figure(&s) : run(&s)) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;

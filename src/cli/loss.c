@@ -166,7 +166,8 @@ static void print_text(const settings *s, const result *r) {
     printf("  method     %s", s->method);
     if (r->loss.discrepancy != ZONAL_SIGREG && parameter[0]) printf(", %s", parameter);
     if (is_sliced(r))
-        printf(", %lld slices, %d knots", (long long)r->loss.sliced.slices, r->loss.sliced.knots);
+        printf(", %lld slice%s, %d knots", (long long)r->loss.sliced.slices,
+               zonal__text_plural(r->loss.sliced.slices), r->loss.sliced.knots);
     printf("\n  value      %.12g\n", r->value);
     if (expected_value(r, &expected))
         printf("  uniform    %.12g in the mean over uniform rows\n", expected);

@@ -8,6 +8,7 @@
 #include "backend/cpu/nn_amx.h"
 #include "backend/device.h"
 #include "core/memory.h"
+#include "core/text.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16, LEAST_INTERVAL = 100 };
 
@@ -337,10 +338,11 @@ static zonal_status check_batch(const zonal__training *t) {
                           (long long)s->batch);
     if (s->batch > t->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--batch %lld is more than the %lld pictures of the %s part of %s; "
+                          "--batch %lld is more than the %lld image%s of the %s part of %s; "
                           "lower it, or train on more (--split all, --val-share, --test-share)",
                           (long long)s->batch, (long long)t->source->count,
-                          zonal__split_words[s->split], t->source->path);
+                          zonal__text_plural(t->source->count), zonal__split_words[s->split],
+                          t->source->path);
     if (s->micro_batch > s->batch)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "--micro-batch %lld is more than --batch %lld",
                           (long long)s->micro_batch, (long long)s->batch);

@@ -199,8 +199,8 @@ static zonal_status choose_roots(folder_source *f, zonal__split split, layout *w
 
 static void tell_unused(const folder_source *f, int64_t pictures) {
     if (pictures > 0)
-        zonal__log("%s: %lld pictures that lie in no class's folder are not used", f->source.path,
-                   (long long)pictures);
+        zonal__log("%s: %lld image%s in no class's folder %s not used", f->source.path,
+                   (long long)pictures, zonal__text_plural(pictures), pictures == 1 ? "is" : "are");
 }
 
 /* The folders in the folders of all splits, or in DIR; none where those to be read have none. */
