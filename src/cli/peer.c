@@ -26,8 +26,8 @@ static int find_script(const char *name, char *out, size_t size) {
     zonal__peer_program(program, sizeof program);
     char *slash = strrchr(program, '/');
     for (int i = 0; i < 2 && slash; i++) {
-        int length = snprintf(out, size, "%.*s/%s/%s", (int)(slash - program), program, places[i],
-                              name);
+        int length =
+            snprintf(out, size, "%.*s/%s/%s", (int)(slash - program), program, places[i], name);
         if (length > 0 && (size_t)length < size && access(out, R_OK) == 0) return 1;
     }
     return 0;
