@@ -188,6 +188,19 @@ def test_sources():
         assert done.returncode == 0 and "\x1b" not in done.stdout, done.stdout
         assert "b??[31mc" in done.stdout and "\n    ... and 3 more\n" in done.stdout
 
+    @case("info: WebP, BMP, GIF and TIFF are read, or named with their number")
+    def _():
+        os.makedirs("kinds")
+        for i, ending in enumerate(("png", "webp", "bmp", "gif", "tif", "TIFF")):
+            Image.new("RGB", (10, 8), (40 * i, 90, 200)).save(f"kinds/{i}.{ending}")
+        done = run("data", "info", "kinds", "--json")
+        skipped = sum(int(line.split("skipped ")[1].split()[0])
+                      for line in done.stderr.splitlines() if "skipped" in line)
+        assert json.loads(done.stdout)["count"] + skipped == 6, done.stderr
+        assert all("this build has no lib" in line or "giflib" in line
+                   for line in done.stderr.splitlines()), done.stderr
+        shutil.rmtree("kinds")
+
     @case("pack: the same pictures, labels and names as the folder")
     def _():
         done = run("data", "pack", "set", "--out", "set.zpk")

@@ -574,7 +574,7 @@ static void test_corrupt_pictures(void) {
         for (int round = 0; round < 2; round++)
             for (int i = 0; i < 3; i++)
                 CHECK_FAILS(zonal__source_read(source, corrupt[i], &image), ZONAL_FORMAT,
-                            "is neither a JPEG nor a PNG");
+                            "is neither JPEG, PNG, WebP");
         CHECK(source->bad == 3);
         CHECK(strstr(log_text, "set/a/010.png is neither") != NULL);
         CHECK(strstr(strstr(log_text, "010.png") + 1, "010.png") == NULL);
