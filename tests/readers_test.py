@@ -377,6 +377,8 @@ def galaxy10_bombs(folder):
             for x in range(0, 256, 64):
                 file["images"].id.write_direct_chunk((0, y, x, 0), zeros)
     code, megabytes = peak("dump", path, ALL, 0, 0, os.devnull)
+    if code != 0:  # skips where there is no zlib
+        tool("dump", path, ALL, 0, 0, os.devnull)
     assert code == 0 and megabytes < 400, (code, megabytes)
     with h5py.File(path, "w") as file:
         file.create_dataset("images", (2 ** 24, 1, 1, 3), "u1", chunks=(2 ** 10, 1, 1, 3),
