@@ -24,6 +24,7 @@ enum {
 };
 static const char HEAD_MAGIC[8] = "ZONALPK1", FOOT_MAGIC[8] = "ZONALEND";
 static const uint32_t NO_LABEL = 0xffffffff;
+static const uint64_t MOST_INDEX = (uint64_t)1 << 32; /* bytes: 2^27 pictures, or holes of a file */
 
 typedef struct head {
     char magic[8];
@@ -338,6 +339,7 @@ static zonal_status check_foot(pack *p, foot *last) {
         last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||
         last->names != end - last->table - last->count * sizeof(entry))
         return damaged(p, "its table does not fit into the file");
+    if (end - last->table > MOST_INDEX) return damaged(p, "its table is too large");
     if (last->classes > MOST_CLASSES) return damaged(p, "it has too many classes");
     ZONAL_TRY(ZONAL_NEW(&p->index, end - last->table, "the table of a pack"));
     ZONAL_TRY(zonal__pack_copy(&p->source, last->table, end - last->table, p->index));
