@@ -82,7 +82,7 @@ static const zonal__cli_usage usage = {
                    "clouds, wavy lines (wood). Each is a function of family, seed, split and\n"
                    "number alone, so the same command always writes the same pictures.\n\n"
                    "settings (lengths in pixels), with their defaults:\n"
-                   "  cloud        exponent=1.8 of the spectrum, blur=2\n"
+                   "  cloud        exponent=1.5 of the spectrum (1.5: Brownian), blur=2\n"
                    "  disk, flake  alpha=1, the index of the stable noise (1: Cauchy's, 2:\n"
                    "               normal), radius=5 of a dot, 12 of a star\n"
                    "  flake        arms=6, arm_width=5\n"

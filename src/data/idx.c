@@ -9,7 +9,7 @@
  * t10k-labels-..., each with or without .gz, or one such file of pictures, whose labels lie beside
  * it. There are 10 classes, or more where a label says so.
  *
- * Splits: of a folder, test is t10k, val a seeded, stratified share of train (a tenth unless
+ * Splits: of a folder, test is t10k, val a share of train that is drawn (a tenth unless
  * val_share or test_share is given), train the rest of it, and all everything, train first. One
  * file is split as a whole into the three.
  *
