@@ -58,7 +58,7 @@ int zonal__cli_misused(const char *format, ...) {
 
 static int print_help(const zonal__cli_usage *usage, const zonal__option *table) {
     char *text;
-    if (zonal__options_help(table, &text) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__options_help(table, usage->layout, &text) != ZONAL_OK) return zonal__cli_failed();
     printf("usage: %s\n\n%s\noptions:\n%s", usage->synopsis, usage->description, text);
     zonal__free(text);
     return ZONAL__EXIT_OK;

@@ -35,6 +35,7 @@ typedef struct zonal__cli_usage {
     const char *description; /* paragraphs, wrapped to 80 columns, each line ended by a newline */
     const char *argument;    /* what the arguments are, for sentences: "X.npy"; NULL: none */
     int least, most;         /* how many of them */
+    const zonal__option_layout *layout; /* of the options in the help; NULL: as in the table */
 } zonal__cli_usage;
 
 /* Entries that many tables have: for a field "threads" or "seed" of the settings, an int64_t. */

@@ -81,35 +81,6 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
 const zonal__option zonal__train_table[] = {
-    /* the command line's own */
-    TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
-    {.name = "set",
-     .type = ZONAL__OPTION_ASSIGN,
-     .metavar = "KEY=VALUE",
-     .help = "the same as --KEY VALUE; as often as needed"},
-    {.name = "dump-config",
-     .type = ZONAL__OPTION_FLAG,
-     AT(dump_config),
-     .rules = LINE,
-     .help = "print the effective configuration, train nothing"},
-    TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
-    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
-    {.name = "changed-data",
-     .type = ZONAL__OPTION_WORD,
-     AT(changed_data),
-     .words = zonal__changed_data_words,
-     .initial = "refuse",
-     .rules = LINE,
-     .help = "--resume: what to do when images were added, removed or replaced since"},
-    TEXT("choices", choices, NULL, "FILE", LINE,
-         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
-         "bits as that run's"),
-    {.name = "quiet",
-     .type = ZONAL__OPTION_FLAG,
-     AT(quiet),
-     .rules = LINE,
-     .help = "print warnings and errors alone"},
-
     /* pictures */
     TEXT("data", data, NULL, "PATH", 0, "a folder or file of pictures, or textures:FAMILY; or DIR"),
     WORD("split", split, zonal__split_words, "train", "the part of the pictures to learn from"),
@@ -137,7 +108,8 @@ const zonal__option zonal__train_table[] = {
     /* views */
     WHOLE("views", views, "2", 1, 16, "global views of each picture"),
     WHOLE("side", side, "0", 0, 1024,
-          "their width and height; 0: 224, or the pictures' shorter side if that is less"),
+          "width and height of the views; 0: 224, or the shorter side of the images if that is "
+          "less"),
     WHOLE("local-views", local_views, "0", 0, 16, "local views of each picture"),
     WHOLE("local-side", local_side, "0", 0, 1024,
           "their width and height; 0: three sevenths of the side, as 96 of 224"),
@@ -183,7 +155,9 @@ const zonal__option zonal__train_table[] = {
          "missing"),
 
     /* loss */
-    TEXT("method", method, "mmd-band", "NAME", 0, "the uniformity loss"),
+    TEXT("method", method, "mmd-band", "NAME", 0,
+         "the uniformity loss: mmd-band, mmd-heat, ksd-heat, kl-heat, susreg and more: see zonal "
+         "loss --help"),
     ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
     ZONAL__LOSS_OPTIONS(zonal__train_settings, loss),
     SHARE("lambda", lambda, NULL,
@@ -231,6 +205,35 @@ const zonal__option zonal__train_table[] = {
     WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: all there are"),
     WHOLE("workers", workers, "0", 0, 256, "threads that read pictures; 0: as many as processors"),
 
+    /* the command line's own */
+    TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
+    {.name = "set",
+     .type = ZONAL__OPTION_ASSIGN,
+     .metavar = "KEY=VALUE",
+     .help = "the same as --KEY VALUE; as often as needed"},
+    {.name = "dump-config",
+     .type = ZONAL__OPTION_FLAG,
+     AT(dump_config),
+     .rules = LINE,
+     .help = "print the effective configuration, train nothing"},
+    TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
+    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    {.name = "changed-data",
+     .type = ZONAL__OPTION_WORD,
+     AT(changed_data),
+     .words = zonal__changed_data_words,
+     .initial = "refuse",
+     .rules = LINE,
+     .help = "--resume: what to do when images were added, removed or replaced since"},
+    TEXT("choices", choices, NULL, "FILE", LINE,
+         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
+         "bits as that run's"),
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .rules = LINE,
+     .help = "print warnings and errors alone"},
+
     /* watching */
     WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines and meters; 0: 10, on CUDA 50"),
     WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
@@ -250,6 +253,18 @@ const zonal__option zonal__train_table[] = {
     NUMBER("eval-temperature", eval_temperature, "0.07", 0, INFINITY, OVER | UNDER,
            "knn: of the votes"),
     {0}};
+
+static const char *const most_used[] = {"config",      "out",     "resume", "method",
+                                        "selectivity", "epochs",  "batch",  "lr",
+                                        "side",        "network", NULL};
+static const zonal__option_group groups[] = {{"data", "data"},
+                                             {"augmentation", "views"},
+                                             {"network", "network"},
+                                             {"loss", "method"},
+                                             {"optimiser", "optimiser"},
+                                             {"run", "epochs"},
+                                             {0}};
+const zonal__option_layout zonal__train_layout = {most_used, groups};
 
 int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {"quiet",       "resume", "log-every",   "checkpoint-every",

@@ -71,6 +71,7 @@ typedef struct zonal__train_settings {
 } zonal__train_settings;
 
 extern const zonal__option zonal__train_table[];
+extern const zonal__option_layout zonal__train_layout; /* of its help */
 
 /* The words of --changed-data. */
 extern const char *const zonal__changed_data_words[];

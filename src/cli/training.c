@@ -17,10 +17,17 @@ static int given(const zonal__training *t, const char *name) {
 
 /* ---- settling -------------------------------------------------------------------------------- */
 
-/* The configuration that is written names what was chosen; where the choice was asked for stays. */
+static zonal__option_state *state_of(zonal__training *t, const char *name) {
+    int i = 0;
+    while (strcmp(t->options.table[i].name, name) != 0) i++; /* the table has it */
+    return &t->options.state[i];
+}
+
+/* The configuration that is written names what was chosen, and where the choice was asked for. */
 static void settle_text(zonal__training *t, const char *name, const char *text) {
-    for (int i = 0; t->options.table[i].name; i++)
-        if (strcmp(t->options.table[i].name, name) == 0) t->options.state[i].text = text;
+    zonal__option_state *state = state_of(t, name);
+    if (strcmp(state->text, text) != 0) state->note = state->text;
+    state->text = text;
 }
 
 static void settle_word(zonal__training *t, const char *name, int choice, int *setting) {
@@ -38,6 +45,10 @@ static void settle_path(zonal__training *t, const char *name, char room[ZONAL__T
     settle_text(t, name, room);
 }
 
+int zonal__training_gains_by_bf16(const zonal__training *t) {
+    return t->settings.device == ZONAL__PLACE_CUDA || zonal__amx_usable();
+}
+
 static zonal_status settle_device(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     int cuda = s->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK;
@@ -45,7 +56,8 @@ static zonal_status settle_device(zonal__training *t) {
     settle_word(t, "device", cuda ? ZONAL__PLACE_CUDA : ZONAL__PLACE_CPU, &s->device);
     if (s->precision == ZONAL__PRECISION_AUTO)
         settle_word(t, "precision",
-                    cuda || zonal__amx_usable() ? ZONAL__PRECISION_BF16 : ZONAL__PRECISION_FP32,
+                    zonal__training_gains_by_bf16(t) ? ZONAL__PRECISION_BF16
+                                                     : ZONAL__PRECISION_FP32,
                     &s->precision);
     if (s->log_every == 0) s->log_every = cuda ? 50 : 10;
     return ZONAL_OK;
@@ -167,6 +179,20 @@ static zonal_status choose_gain(zonal__training *t, zonal_objective_options *obj
                                     dimension(t), &t->weight);
 }
 
+/* The weight of uniformity depends on the method and the batch; the configuration says what it came
+ * to. A gain by its word stays one, so that a run with another batch has the gain of that. */
+static void settle_weight(zonal__training *t) {
+    zonal__option_state *lambda = state_of(t, "lambda"), *gain = state_of(t, "gain");
+    if (!given(t, "lambda")) {
+        snprintf(t->lambda_note, sizeof t->lambda_note, "that of %.40s", t->settings.method);
+        t->settings.lambda = t->trainer.objective.lambda;
+        *lambda = (zonal__option_state){
+            .source = ZONAL__SOURCE_DEFAULT, .text = "", .note = t->lambda_note};
+    }
+    snprintf(t->gain_note, sizeof t->gain_note, "here %.10g", t->weight.gain);
+    gain->note = t->gain_note;
+}
+
 static zonal_status fill_objective(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     zonal_objective_options *objective = &t->trainer.objective;
@@ -180,7 +206,9 @@ static zonal_status fill_objective(zonal__training *t) {
                                            &objective->loss.kernel, &t->weights));
     ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
     if (given(t, "lambda")) objective->lambda = s->lambda;
-    return choose_gain(t, objective);
+    ZONAL_TRY(choose_gain(t, objective));
+    settle_weight(t);
+    return ZONAL_OK;
 }
 
 /* ---- pictures and views ---------------------------------------------------------------------- */
