@@ -2,15 +2,30 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 
 void zonal__cli_make_plain(char *text) {
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+}
+
+int zonal__cli_said_before(const char *line) {
+    enum { PLACES = 256 };
+    static _Atomic uint64_t said[PLACES]; /* checksums of the lines; 0: free */
+    uint64_t sum = zonal__checksum_of(line, strlen(line)) | 1;
+    for (uint64_t i = 0; i < PLACES; i++) {
+        uint64_t found = 0;
+        if (atomic_compare_exchange_strong(&said[(sum + i) % PLACES], &found, sum)) return 0;
+        if (found == sum) return 1;
+    }
+    return 0;
 }
 
 void zonal__cli_say(const char *format, ...) {

@@ -71,6 +71,10 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
+/* Whether this very line has been asked about before, from any thread: what the library says every
+ * time it opens a folder is a warning once. Of more than 256 lines some may count as new again. */
+int zonal__cli_said_before(const char *line);
+
 /* Puts '?' in the place of control characters. Names come from outside: one line must stay one
  * line, on any terminal. */
 void zonal__cli_make_plain(char *text);

@@ -2,11 +2,12 @@
 
 #include <stdio.h>
 
-static const double enough = 8, long_step = 10; /* seconds */
+static const double enough = 8, latest = 19, long_step = 12, second_look = 120; /* seconds */
+enum { ENOUGH_STEPS = 30 };
 
 void zonal__estimate_begin(zonal__estimate *e, double now) {
     e->began = now;
-    e->first_ended = e->aside = e->eval_seconds = 0;
+    e->first_ended = e->aside = e->eval_seconds = e->said = 0;
     e->done = 0;
 }
 
@@ -34,22 +35,29 @@ static void add_up(const zonal__estimate *e, double step_seconds, zonal__estimat
                    e->save_seconds * count_after(e->first, e->total, e->checkpoint_every);
 }
 
+/* Whether it is time to speak: another step would come too late, or enough have been timed. */
+static int is_time(const zonal__estimate *e, int64_t timed, double elapsed, double step_seconds) {
+    if (e->said > 0) return elapsed > second_look;
+    if (timed == 0) return step_seconds > long_step; /* a first step tells little */
+    if (elapsed + step_seconds > latest) return 1;
+    return timed >= ENOUGH_STEPS && elapsed >= enough;
+}
+
 int zonal__estimate_step(zonal__estimate *e, int64_t step, double now, zonal__estimated *out) {
     int64_t timed = step - e->first - 1;
-    double seconds;
-    if (e->done) return 0;
+    double seconds = now - e->began, before = e->said;
+    if (e->done || timed < 0) return 0;
     if (timed == 0) {
         e->first_ended = now;
         e->aside = 0;
-        seconds = now - e->began;
-        if (seconds < long_step) return 0;
     } else {
-        if (now - e->began < enough) return 0;
         seconds = (now - e->first_ended - e->aside) / (double)timed;
     }
-    e->done = 1;
+    if (!is_time(e, timed, now - e->began, seconds)) return 0;
     add_up(e, seconds, out);
-    return 1;
+    e->said = out->seconds;
+    e->done = before > 0;
+    return before == 0 || out->seconds > 1.2 * before || out->seconds < before / 1.2;
 }
 
 void zonal__estimate_words(double seconds, char out[40]) {

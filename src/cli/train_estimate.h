@@ -1,7 +1,9 @@
 /*
- * How long a run will take, said once and early: after the first step, which is slow because memory
- * is touched and kernels are chosen for the first time, as many steps are timed as eight seconds
- * have, but at least one.
+ * How long a run will take, said early. The first step is slow, because memory is touched and
+ * kernels are chosen for the first time, and does not count; then thirty steps in eight seconds or
+ * more are enough, and where steps are slower as many as end within twenty seconds. After two
+ * minutes it is looked at once more, since a machine may have been busy with other things at first,
+ * and corrected if it was off by more than a fifth.
  *
  *     all = steps left x (seconds of a step) + evaluations left x ... + checkpoints left x ...
  *
@@ -23,6 +25,7 @@ typedef struct zonal__estimate {
     double began, first_ended; /* seconds of the clock; first_ended 0: not yet */
     double aside;              /* seconds of evaluations and checkpoints since first_ended */
     double eval_seconds;       /* of the last one; 0: none yet */
+    double said;               /* seconds; 0: nothing yet */
     int done;
 } zonal__estimate;
 
@@ -37,7 +40,8 @@ void zonal__estimate_begin(zonal__estimate *estimate, double now);
 void zonal__estimate_evaluated(zonal__estimate *estimate, double seconds);
 void zonal__estimate_saved(zonal__estimate *estimate, double seconds);
 
-/* After each step, with the number of steps done: 1, once, when there is something to say. */
+/* After each step, with the number of steps done: 1 when there is something to say, once or, where
+ * it has to be corrected, twice. */
 int zonal__estimate_step(zonal__estimate *estimate, int64_t step, double now,
                          zonal__estimated *out);
 

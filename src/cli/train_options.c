@@ -1,6 +1,9 @@
 #include "cli/train_options.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "nn/resnet.h"
 
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
@@ -39,6 +42,38 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes one number, or one for each of 3 channels",
                           shown);
     *(zonal__per_channel *)((char *)values + option->target) = numbers;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
+                                    int *count) {
+    const char *at = text;
+    int n = 0, good = 1, more = 1;
+    while (good && more) {
+        size_t digits = strspn(at, "0123456789");
+        long value = digits > 0 && digits <= 6 ? strtol(at, NULL, 10) : 0;
+        if (n == most)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has at most %d layers, got %s", shown, most,
+                              text);
+        width[n++] = (int)value;
+        at += digits;
+        more = *at++ == '-';
+        good = value >= 1 && value <= 65536 && (more || at[-1] == '\0');
+    }
+    if (!good)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%s is the width of each layer, from 1 to 65536, with dashes between "
+                          "them, as in 2048-2048-256; got %s",
+                          shown, text);
+    *count = n;
+    return ZONAL_OK;
+}
+
+static zonal_status set_projector(void *values, const zonal__option *option, const char *shown,
+                                  const char *text) {
+    int width[ZONAL__MOST_PROJECTOR_LAYERS], count;
+    ZONAL_TRY(zonal__projector_parse(text, shown, ZONAL__MOST_PROJECTOR_LAYERS, width, &count));
+    *(const char **)((char *)values + option->target) = text;
     return ZONAL_OK;
 }
 
@@ -143,8 +178,13 @@ const zonal__option zonal__train_table[] = {
     WORD("network", network, networks, "resnet18", "the encoder"),
     WORD("stem", stem, stems, "auto", "auto: small for views of up to 64 pixels"),
     NUMBER("width", width, "1", 1. / 64, 8, 0, "factor of the encoder's channels"),
-    TEXT("projector", projector, "2048-2048-256", "A-B-...", 0,
-         "outputs of its layers; the last is the dimension d"),
+    {.name = "projector",
+     .type = ZONAL__OPTION_CUSTOM,
+     AT(projector),
+     .initial = "2048-2048-256",
+     .metavar = "A-B-...",
+     .set = set_projector,
+     .help = "outputs of its layers; the last is the dimension d"},
     WORD("activation", activation, activations, "gelu", "of the projector"),
     FLAG("projector-norm", projector_norm, "yes", "norms between the projector's layers"),
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
@@ -189,7 +229,7 @@ const zonal__option zonal__train_table[] = {
 
     /* run */
     WHOLE("epochs", epochs, "100", 1, 1e6, "times through the pictures"),
-    WHOLE("steps", steps, "0", 0, 1e12, "the same in steps; 0: by --epochs"),
+    WHOLE("steps", steps, "0", 0, ZONAL__MOST_STEPS, "the same in steps; 0: by --epochs"),
     WHOLE("batch", batch, "256", 1, 1e6,
           "pictures in a step; unless given, all if there are fewer"),
     WHOLE("micro-batch", micro_batch, "0", 0, 1e6,

@@ -69,7 +69,7 @@ void zonal__train_print_failure(zonal__train_print *print) {
 }
 
 static void take_log_line(void *context, const char *line) {
-    zonal__train_warn(context, "%s", line);
+    if (!zonal__cli_said_before(line)) zonal__train_warn(context, "%s", line);
 }
 
 void zonal__train_print_begin(zonal__train_print *print, int quiet) {

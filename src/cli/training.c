@@ -110,18 +110,6 @@ static void settle_batch(zonal__training *t) {
 
 /* ---- network --------------------------------------------------------------------------------- */
 
-static zonal_status parse_projector(const char *text, zonal__network_spec *spec) {
-    char list[128];
-    int64_t width[ZONAL__MOST_PROJECTOR_LAYERS];
-    snprintf(list, sizeof list, "%s", text);
-    for (char *c = list; *c; c++)
-        if (*c == '-') *c = ',';
-    ZONAL_TRY(zonal__list_int64(list, "each layer of --projector, as in 2048-2048-256,", 1, 65536,
-                                ZONAL__MOST_PROJECTOR_LAYERS, width, &spec->projector_layers));
-    for (int i = 0; i < spec->projector_layers; i++) spec->projector_width[i] = (int)width[i];
-    return ZONAL_OK;
-}
-
 zonal_status zonal__training_network(const zonal__training *t, zonal__network_spec *spec) {
     static const int depths[] = {18, 34, 50};
     const zonal__train_settings *s = &t->settings;
@@ -139,7 +127,8 @@ zonal_status zonal__training_network(const zonal__training *t, zonal__network_sp
     spec->projector_norm = s->projector_norm;
     spec->projector_last_bias = s->projector_bias;
     spec->dtype = s->precision == ZONAL__PRECISION_BF16 ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
-    return parse_projector(s->projector, spec);
+    return zonal__projector_parse(s->projector, "--projector", ZONAL__MOST_PROJECTOR_LAYERS,
+                                  spec->projector_width, &spec->projector_layers);
 }
 
 /* ---- loss ------------------------------------------------------------------------------------ */
@@ -316,15 +305,21 @@ static zonal_status fill_schedule(zonal__training *t) {
     t->steps_per_epoch = t->source->count / s->batch;
     schedule->kind = (zonal__schedule_kind)s->schedule;
     schedule->total = s->steps > 0 ? s->steps : s->epochs * t->steps_per_epoch;
+    if ((double)schedule->total > ZONAL__MOST_STEPS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--epochs %lld are %lld steps, and a run has at most %.0f; lower it",
+                          (long long)s->epochs, (long long)schedule->total, ZONAL__MOST_STEPS);
     schedule->warmup = t->steps_per_epoch;
     if (schedule->warmup > schedule->total / 10) schedule->warmup = schedule->total / 10;
-    if (given(t, "warmup"))
-        schedule->warmup = (int64_t)(s->warmup * (double)t->steps_per_epoch + .5);
-    if (schedule->warmup > schedule->total)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "a warm-up of %g epochs is longer than the run of %lld steps; shorten "
-                          "--warmup",
-                          s->warmup, (long long)schedule->total);
+    if (given(t, "warmup")) {
+        double warmup = s->warmup * (double)t->steps_per_epoch;
+        if (!(warmup <= (double)schedule->total)) /* also of what no whole number holds */
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "a warm-up of %g epochs is longer than the run of %lld steps; "
+                              "shorten --warmup",
+                              s->warmup, (long long)schedule->total);
+        schedule->warmup = (int64_t)(warmup + .5);
+    }
     schedule->base = s->lr;
     schedule->floor = s->final_lr;
     s->checkpoint_every = interval(s->checkpoint_every, t->steps_per_epoch);
