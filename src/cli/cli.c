@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +31,18 @@ zonal__cli_text zonal__cli_plain(const char *text) {
     return plain;
 }
 
+int zonal__cli_said_before(const char *line) {
+    enum { PLACES = 256 };
+    static _Atomic uint64_t said[PLACES]; /* checksums of the lines; 0: free */
+    uint64_t sum = zonal__checksum_of(line, strlen(line)) | 1;
+    for (uint64_t i = 0; i < PLACES; i++) {
+        uint64_t found = 0;
+        if (atomic_compare_exchange_strong(&said[(sum + i) % PLACES], &found, sum)) return 0;
+        if (found == sum) return 1;
+    }
+    return 0;
+}
+
 void zonal__cli_say(const char *format, ...) {
     char whole[8192], line[1024];
     va_list arguments;
@@ -37,18 +51,6 @@ void zonal__cli_say(const char *format, ...) {
     va_end(arguments);
     zonal__text_shorten(whole, line, sizeof line);
     fprintf(stderr, "zonal: %s\n", zonal__cli_plain(line).text);
-}
-
-int zonal__cli_is_new(const char *remark) {
-    enum { REMARKS = 64 };
-    static uint64_t seen[REMARKS]; /* checksums; the oldest are forgotten */
-    static int count;
-    uint64_t sum = zonal__checksum_of(remark, strlen(remark));
-    for (int i = 0; i < REMARKS && i < count; i++)
-        if (seen[i] == sum) return 0;
-    seen[count % REMARKS] = sum;
-    count = count < INT_MAX ? count + 1 : REMARKS;
-    return 1;
 }
 
 zonal_status zonal__cli_make_folder(const char *path) {
@@ -97,7 +99,7 @@ int zonal__cli_misused(const char *format, ...) {
 
 static int print_help(const zonal__cli_usage *usage, const zonal__option *table) {
     char *text;
-    if (zonal__options_help(table, &text) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__options_help(table, usage->layout, &text) != ZONAL_OK) return zonal__cli_failed();
     printf("usage: %s\n\n%s\noptions:\n%s", usage->synopsis, usage->description, text);
     zonal__free(text);
     return ZONAL__EXIT_OK;

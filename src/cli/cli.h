@@ -35,6 +35,7 @@ typedef struct zonal__cli_usage {
     const char *description; /* paragraphs, wrapped to 80 columns, each line ended by a newline */
     const char *argument;    /* what the arguments are, for sentences: "X.npy"; NULL: none */
     int least, most;         /* how many of them */
+    const zonal__option_layout *layout; /* of the options in the help; NULL: as in the table */
 } zonal__cli_usage;
 
 /* Entries that many tables have: for a field "threads" or "seed" of the settings, an int64_t. */
@@ -70,9 +71,9 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
-/* Whether the library's remark is made for the first time: a source that is opened for each of its
- * parts has the same to say each time. */
-int zonal__cli_is_new(const char *remark);
+/* Whether this very line has been asked about before, from any thread: what the library says every
+ * time it opens a folder is a warning once. Of more than 256 lines some may count as new again. */
+int zonal__cli_said_before(const char *line);
 
 /* A text from outside (a name of a file or of a class) as it may go to a terminal: what core/text.h
  * calls hidden is escaped, so that one line stays one line. printf("%s\n",
