@@ -69,6 +69,11 @@ zonal_status zonal__training_open_online(zonal__training *training);
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
 
+/* What is taken off the elements of an image and what they are then divided by, once the channels
+ * are settled. */
+void zonal__training_normalisation(const zonal__training *training, float mean[3],
+                                   float deviation[3]);
+
 /* How an image is looked at when it is evaluated, by the settled law and crop: its centre or the
  * whole of it; a texture always whole. */
 void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
