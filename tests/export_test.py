@@ -179,13 +179,13 @@ def compare_features(run_name, images):
     by_card = features_by_card("out", images)
     for precision, tolerance in (("fp32", 1e-4), ("bf16", 20 * BF16)):
         done_well("embed", run_name, "--split", "test", "--out", "E.npy", "--quiet",
-                  "--precision", precision)
+                  "--index", "none", "--precision", precision)
         want = np.load("E.npy")
         worst = np.abs(by_card - want).max() / np.abs(want).max()
         assert worst < tolerance, f"{precision}: features differ by {worst:.1e}"
-    done_well("embed", run_name, "--split", "test", "--out", "E.npy", "--quiet")
+    done_well("embed", run_name, "--split", "test", "--out", "E.npy", "--index", "none", "--quiet")
     done_well("embed", "out/b.safetensors", "--data", "images", "--split", "test", "--out",
-              "F.npy", "--quiet")
+              "F.npy", "--index", "none", "--quiet")
     assert (np.load("E.npy") == np.load("F.npy")).all()
 
 
@@ -247,7 +247,7 @@ def test_metadata():
         for key, more in (("as it says", ()), ("mean", ("--mean", "0.1")),
                           ("crop", ("--crop", "whole")), ("the same", ("--mean", "0.3"))):
             done = done_well("embed", "out/b.safetensors", "--data", "images", "--split", "test",
-                             "--out", "E.npy", *more)
+                             "--out", "E.npy", "--index", "none", *more)
             said = f"was trained with {key} " in done.stderr
             assert said == (key in ("mean", "crop")), (key, done.stderr)
             files[key] = open("E.npy", "rb").read()
