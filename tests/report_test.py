@@ -309,7 +309,7 @@ def test_odd_input():
         page, _, done = make_page("a")
         assert "nothing has been logged" in done.stderr
         assert [node["of"]["id"] for node in page.find("section")] == [
-            "comparison", "retrieval", "views", "configuration"]
+            "comparison", "kernels", "retrieval", "views", "configuration"]
         clean("a")
 
     make_run("a", lines=60)

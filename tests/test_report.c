@@ -1,15 +1,15 @@
-/* The page of zonal report, from run folders made here: src/cli/report*.h, src/cli/html.h. What the
- * command does from outside, and how a browser takes the page, is report_test.py's. */
+/* The page of zonal report, from run folders made here: src/report. What the command does from
+ * outside, and how a browser takes the page, is report_test.py's. */
 #include <sys/stat.h>
 
-#include "cli/html.h"
-#include "cli/report.h"
-#include "cli/report_json.h"
 #include "core/file_read.h"
 #include "core/memory.h"
 #include "data/codec.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "report/flat.h"
+#include "report/html.h"
+#include "report/report.h"
 #include "test.h"
 
 static char *read_all(const char *path, size_t *length) {
@@ -46,10 +46,24 @@ static void write_text(zonal__file *file) {
     zonal__html_text(file, "<a href='x'>\"&\x01\xff\xc3\xa9\t</a>");
 }
 
+/* Right-to-left override, isolate, C1 control, line separator, no-width space; then two letters
+ * that only look dangerous: e with an acute accent, Hebrew alef. */
+static void write_turned(zonal__file *file) {
+    zonal__html_text(file, "\xe2\x80\xae|\xe2\x81\xa6|\xc2\x9b|\xe2\x80\xa8|\xe2\x80\x8b|"
+                           "\xc3\xa9|\xd7\x90");
+    zonal__html_short(file, "\xc3\xa9\xc3\xa9<<", 3);
+}
+
 static void test_text(void) {
     char *text = written(write_text);
     CHECK_MSG(text && strcmp(text, "&lt;a href=&#39;x&#39;&gt;&quot;&amp;\xef\xbf\xbd\xef\xbf\xbd"
                                    "\xc3\xa9\t&lt;/a&gt;") == 0,
+              "%s", text);
+    zonal__free(text);
+    text = written(write_turned);
+    CHECK_MSG(text && strcmp(text, "\xef\xbf\xbd|\xef\xbf\xbd|\xef\xbf\xbd|\xef\xbf\xbd|"
+                                   "\xef\xbf\xbd|\xc3\xa9|\xd7\x90"
+                                   "\xc3\xa9\xc3\xa9\xe2\x80\xa6") == 0,
               "%s", text);
     zonal__free(text);
 }
@@ -145,8 +159,8 @@ static void test_flat(void) {
     char broken[] = "{\"a\": 1,}";
     zonal__flat flat = {0};
     if (CHECK_OK(zonal__flat_read(&flat, text, strlen(text), "text"))) {
-        CHECK(flat.count == 5);
-        CHECK(zonal__flat_number(&flat, "a.0") == 1 && zonal__flat_number(&flat, "a.1.b") == -25);
+        CHECK(flat.count == 4); /* the 1 in the list has no name */
+        CHECK(isnan(zonal__flat_number(&flat, "a.0")) && zonal__flat_number(&flat, "a.1.b") == -25);
         CHECK(strcmp(zonal__flat_text(&flat, "c"), "x\ny") == 0 && !zonal__flat_text(&flat, "t"));
         CHECK(zonal__flat_number(&flat, "t") == 1 && isnan(zonal__flat_number(&flat, "n")));
         CHECK(isnan(zonal__flat_number(&flat, "a")) && isnan(zonal__flat_number(&flat, "c")));
@@ -208,7 +222,7 @@ static void make_run(const char *path, const char *method, int seed) {
     snprintf(name, sizeof name, "%s/config.toml", path);
     snprintf(text, sizeof text,
              "method = \"%s\"   # --method\nprojector = \"64-16\"\nseed = %d # --seed\n"
-             "note = \"a # \\\"b\\\"\" # default\n\n# a comment\nbroken line\nband = 2\n",
+             "note = \"a # \\\"b\\\"\" # default\n\n# a comment\nband = 2\n",
              method, seed);
     write_all(name, text);
     snprintf(name, sizeof name, "%s/metrics.jsonl", path);
@@ -309,6 +323,7 @@ static zonal_status add_pictures(zonal__report *report) {
         snprintf(picture->caption, sizeof picture->caption, "<%d>", i);
         picture->right = i == 2;
     }
+    snprintf(report->kernels[0].label, sizeof report->kernels[0].label, "a <kernel>");
     snprintf(report->retrieved[1].missing, sizeof report->retrieved[1].missing, "no <weights>");
     return ZONAL_OK;
 }
@@ -331,8 +346,7 @@ done:
 static void test_page(void) {
     static const char *const expected[] = {
         "<title>zonal: run0, run1</title>",
-        "band, L = 2, d = 16",
-        "induced, s^2 = d = 16, d = 16",
+        "data-name=\"a &lt;kernel&gt;\"",
         "class=\"picture right\"",
         "alt=\"&lt;2&gt;\"",
         "Left out for run1: no &lt;weights&gt;.",

@@ -1,10 +1,10 @@
-/* Charts and the progress line: src/cli/svg.h, src/cli/progress.h. */
+/* Charts and the progress line: src/report/svg.h, src/cli/progress.h. */
 #include <stdlib.h>
 
 #include "cli/progress.h"
-#include "cli/svg.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "report/svg.h"
 #include "test.h"
 
 enum { POINTS = 50 };

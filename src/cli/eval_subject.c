@@ -200,6 +200,21 @@ static void say_unfinished(const zonal__subject *s) {
                    (long long)s->step, (long long)total);
 }
 
+/* Images that are to be those of the run: other ones would have trained another network. */
+static zonal_status check_data(const zonal__subject *s, const zonal__subject_settings *settings) {
+    static const int of_data[] = {0, 5, 6, 7, 8, 9, 10}; /* the overrides that choose others */
+    zonal__data_changes changes;
+    for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
+        if (settings->overrides[of_data[i]]) return ZONAL_OK;
+    if (!s->is_run) return ZONAL_OK;
+    ZONAL_TRY(zonal__training_check_data(&s->training, s->name, &changes));
+    if (!changes.changed) return ZONAL_OK;
+    if (settings->changed_data == ZONAL__CHANGED_REFUSE)
+        return zonal__training_refuse_changed(s->name, &changes);
+    zonal__log("the images of %s have changed since it began: %s", s->name, changes.text);
+    return ZONAL_OK;
+}
+
 zonal_status zonal__subject_open(const char *name, const zonal__subject_settings *settings,
                                  zonal__subject *s) {
     zonal_status status;
@@ -212,6 +227,7 @@ zonal_status zonal__subject_open(const char *name, const zonal__subject_settings
                    zonal__subject_weights(name, settings->checkpoint, &s->is_run, s->weights));
     ZONAL_TRY_GOTO(status, failed, load_model(s, settings));
     ZONAL_TRY_GOTO(status, failed, configure(s, settings));
+    ZONAL_TRY_GOTO(status, failed, check_data(s, settings));
     zonal__training_eval_law(&s->training, &s->still);
     say_unfinished(s);
     return ZONAL_OK;

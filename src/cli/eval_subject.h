@@ -25,6 +25,7 @@ typedef struct zonal__subject_settings {
     const char *checkpoint; /* "last", "best" or a file */
     const char *overrides[ZONAL__SUBJECT_OVERRIDES];
     int device, precision; /* of the words below */
+    int changed_data;      /* of zonal__changed_data_words */
     int64_t threads, batch, limit;
 } zonal__subject_settings;
 
@@ -63,6 +64,12 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
                                 "textures: how many"),                                             \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 10, "texture-size", "PIXELS",               \
                                 "textures: their width and height"),                               \
+        {.name = "changed-data",                                                                   \
+         .type = ZONAL__OPTION_WORD,                                                               \
+         .target = offsetof(settings_type, member.changed_data),                                   \
+         .words = zonal__changed_data_words,                                                       \
+         .initial = "refuse",                                                                      \
+         .help = "of a run: when its images were added to, removed or replaced since it began"},   \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 11, "crop", "WORD",                         \
                                 "centre (7/8 of the shorter side) or whole; likewise"),            \
         {.name = "limit",                                                                          \

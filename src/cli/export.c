@@ -150,7 +150,7 @@ static zonal_status check_card(const settings *s, const metadata *m) {
 static void say_how_to_load(const metadata *m) {
     char adapt[ZONAL__CARD_CODE];
     const zonal__network_spec *network = &m->card.network;
-    printf("%s: a ResNet-%d\n", m->card.weights, network->depth);
+    printf("%s: a ResNet-%d\n", zonal__cli_plain(m->card.weights).text, network->depth);
     if (!zonal__card_is_standard(network)) {
         printf("  width %g: torchvision has no such network; zonal reads the file\n",
                network->width);

@@ -7,9 +7,9 @@
 
 #include "cli/cli.h"
 #include "cli/method_options.h"
-#include "cli/svg.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "report/svg.h"
 
 typedef struct settings {
     int family;

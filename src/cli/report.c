@@ -4,11 +4,13 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/report.h"
+#include "cli/report_examples.h"
+#include "cli/report_kernels.h"
 #include "core/memory.h"
 
 typedef struct settings {
     const char *out;
+    int64_t images;
     int pictures, quiet;
 } settings;
 
@@ -24,7 +26,14 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_FLAG,
      AT(pictures),
      .initial = "yes",
-     .help = "show sample views, and what the trained networks retrieve"},
+     .help = "show sample views, and what the trained networks make of test images"},
+    {.name = "images",
+     .type = ZONAL__OPTION_INT,
+     AT(images),
+     .initial = "500",
+     .least = 20,
+     .most = 2000,
+     .help = "test images that are embedded, for maps, spectra and classes"},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      AT(quiet),
@@ -33,10 +42,12 @@ static const zonal__option table[] = {
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal report RUN... [--out FILE]",
-    .description = "Compares the runs of zonal train, given by their folders, on one HTML page: a\n"
-                   "table with the best in bold, the curves of the training, the kernels, the\n"
-                   "energy by degree, sample views, retrieval examples, and the settings in which\n"
-                   "the runs differ. The page is a single file and loads nothing from elsewhere.\n"
+    .description = "Compares the runs of zonal train, given by their folders, on one HTML page:\n"
+                   "tables with the best in bold, the curves of the training, maps and singular\n"
+                   "values of the embeddings of test images, a confusion matrix of their nearest\n"
+                   "neighbours, retrieval examples, sample views, the energy by degree, the\n"
+                   "kernels, and the settings in which the runs differ. The page is a single file\n"
+                   "and loads nothing from elsewhere.\n"
                    "\n"
                    "examples:\n"
                    "  zonal report runs/textures-1 runs/textures-2 --out textures.html\n"
@@ -57,7 +68,9 @@ static zonal_status run(const settings *s, int count, char *const *folders) {
     ZONAL_TRY(ZONAL_NEW(&report, 1, "the report"));
     status = zonal__report_read(report, count, folders);
     if (status == ZONAL_OK) say_notes(report);
-    if (status == ZONAL_OK && s->pictures) status = zonal__report_make_examples(report, s->quiet);
+    if (status == ZONAL_OK) status = zonal__report_make_kernels(report);
+    if (status == ZONAL_OK && s->pictures)
+        status = zonal__report_make_examples(report, s->images, s->quiet);
     if (!s->pictures) zonal__report_omit_examples(report, "--no-pictures was given");
     if (status == ZONAL_OK) status = zonal__report_write(report, s->out);
     zonal__report_fini(report);
@@ -71,6 +84,6 @@ int zonal__cli_report(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s, options.argument_count, options.arguments) != ZONAL_OK) return zonal__cli_failed();
-    if (!s.quiet) printf("%s\n", s.out);
+    if (!s.quiet) printf("%s\n", zonal__cli_plain(s.out).text);
     return ZONAL__EXIT_OK;
 }

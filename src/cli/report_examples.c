@@ -2,13 +2,14 @@
  * The examples of a report, made from the runs themselves: views by the laws of the training, and
  * what the trained network finds nearest among views of test pictures.
  */
+#include "cli/report_examples.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
-#include "cli/report.h"
 #include "cli/training.h"
 #include "core/memory.h"
 #include "eval/retrieval.h"
@@ -18,8 +19,7 @@ enum {
     THUMB = 72, /* longest side of a picture in the page */
     SHOWN = 3,  /* pictures whose views are shown */
     MOST_VIEWS = 6,
-    TESTED = 200, /* test pictures that go through the network, for the energy by degree */
-    GROUP = 100,  /* of them, those among which is searched: the paper's protocol */
+    GROUP = 100, /* test images among which is searched: the paper's protocol */
     QUERIES = 4,
     HITS = 5
 };
@@ -79,7 +79,7 @@ static zonal_status fill_views(const zonal__loader_options *options, const zonal
     for (int row = 0; row < batch->count && status == ZONAL_OK; row++) {
         zonal__gallery_picture *to = &gallery->pictures[row * (shown + 1)];
         int64_t number = batch->samples[row];
-        snprintf(to->caption, sizeof to->caption, "picture %lld", (long long)number);
+        snprintf(to->caption, sizeof to->caption, "image %lld", (long long)number);
         status = zonal__source_read_sound(options->source, &number, &picture);
         if (status == ZONAL_OK) status = shrink(&picture, &to->image);
         for (int v = 0; v < shown && status == ZONAL_OK; v++) {
@@ -144,23 +144,24 @@ typedef struct search {
     int is_open;
     zonal__source *source;
     zonal__features_options features;
-    int64_t count, group; /* test pictures in all, and in the group that is searched */
-    float *projections;   /* [2][count][dim] */
+    int64_t group;        /* images that are searched */
+    float *projections;   /* [2][group][dim] */
     zonal__image *thumbs; /* [group][2] */
 } search;
 
-static zonal_status open_pictures(search *s) {
-    int64_t *keep, all;
+/* At most "most" of the test images, evenly spread; *all is how many there are. */
+static zonal_status open_images(const search *s, int64_t most, zonal__source **source,
+                                int64_t *all) {
+    int64_t *keep, count;
     zonal_status status;
-    ZONAL_TRY(zonal__subject_source(&s->subject, ZONAL__SPLIT_TEST, &s->source));
-    all = s->source->count;
-    if (all < HITS)
-        return ZONAL_FAIL(ZONAL_SHAPE, "there are only %lld test pictures", (long long)all);
-    s->count = all < TESTED ? all : TESTED;
-    s->group = s->count < GROUP ? s->count : GROUP;
-    ZONAL_TRY(ZONAL_NEW(&keep, s->count, "the test pictures"));
-    for (int64_t i = 0; i < s->count; i++) keep[i] = i * all / s->count;
-    status = zonal__source_select(s->source, s->count, keep);
+    ZONAL_TRY(zonal__subject_source(&s->subject, ZONAL__SPLIT_TEST, source));
+    *all = (*source)->count;
+    if (*all < HITS)
+        return ZONAL_FAIL(ZONAL_SHAPE, "there are only %lld test images", (long long)*all);
+    count = *all < most ? *all : most;
+    ZONAL_TRY(ZONAL_NEW(&keep, count, "the test images"));
+    for (int64_t i = 0; i < count; i++) keep[i] = i * *all / count;
+    status = zonal__source_select(*source, count, keep);
     zonal__free(keep);
     return status;
 }
@@ -195,9 +196,11 @@ static zonal_status draw_thumbs(search *s) {
 }
 
 static zonal_status embed(search *s) {
-    int64_t dim = s->subject.model->graph.projection_dim;
+    int64_t dim = s->subject.model->graph.projection_dim, all;
+    ZONAL_TRY(open_images(s, GROUP, &s->source, &all));
+    s->group = s->source->count;
     s->features = zonal__subject_random(&s->subject, s->source, 2, 0);
-    ZONAL_TRY(ZONAL_NEW(&s->projections, 2 * s->count * dim, "the projections"));
+    ZONAL_TRY(ZONAL_NEW(&s->projections, 2 * s->group * dim, "the projections"));
     return zonal__features_extract(s->subject.model, &s->features, NULL, s->projections);
 }
 
@@ -209,7 +212,7 @@ static zonal_status take_thumb(search *s, int64_t sample, int64_t view,
 
 static zonal_status search_all(search *s, zonal__gallery *gallery) {
     const zonal__retrieval_options options = {.views = 2,
-                                              .samples = s->count,
+                                              .samples = s->group,
                                               .dim = s->subject.model->graph.projection_dim,
                                               .batch = s->group};
     ZONAL_TRY(zonal__gallery_shape(gallery, QUERIES, HITS + 1));
@@ -230,41 +233,72 @@ static zonal_status search_all(search *s, zonal__gallery *gallery) {
     return ZONAL_OK;
 }
 
-/* Of one view of each test picture: views of one picture are not independent. */
-static zonal_status find_degrees(search *s, zonal__report_run *run) {
+static zonal_status search_images(search *s, zonal__gallery *gallery) {
+    ZONAL_TRY(embed(s));
+    ZONAL_TRY(draw_thumbs(s));
+    return search_all(s, gallery);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+static zonal_status find_degrees(int64_t count, int64_t dim, const float *projections,
+                                 zonal__report_run *run) {
     const zonal_uniformity_options options = {.precision = ZONAL_FP32};
     zonal_uniformity_report found;
     if (run->degrees > 0) return ZONAL_OK;
-    ZONAL_TRY(zonal_uniformity_run(&options, s->count, s->subject.model->graph.projection_dim,
-                                   s->projections, &found));
+    ZONAL_TRY(zonal_uniformity_run(&options, count, dim, projections, &found));
     run->degrees = found.degrees;
     for (int l = 0; l < found.degrees; l++)
         run->excess[l] = found.degree[l].excess / found.degree[l].sd;
     return ZONAL_OK;
 }
 
-static zonal_status run_search(search *s, zonal__report_run *run, zonal__gallery *gallery) {
-    const zonal__subject_settings settings = {.checkpoint = "last"};
-    ZONAL_TRY(zonal__subject_open(run->folder, &settings, &s->subject));
-    s->is_open = 1;
-    ZONAL_TRY(open_pictures(s));
-    ZONAL_TRY(embed(s));
-    ZONAL_TRY(find_degrees(s, run));
-    ZONAL_TRY(draw_thumbs(s));
-    return search_all(s, gallery);
+/* Runs on the same images share their thumbnails. */
+static zonal_status take_sheet(zonal__report *report, zonal__source *source, int *number) {
+    zonal__image *sheet = &report->sheets[report->sheet_count];
+    ZONAL_TRY(zonal__report_make_sheet(source, sheet));
+    for (int i = 0; i < report->sheet_count; i++) {
+        const zonal__image *other = &report->sheets[i];
+        size_t bytes = (size_t)sheet->width * (size_t)sheet->height * (size_t)sheet->channels;
+        if (other->height != sheet->height || other->channels != sheet->channels ||
+            memcmp(other->pixels, sheet->pixels, bytes) != 0)
+            continue;
+        zonal__image_fini(sheet);
+        *number = i + 1;
+        return ZONAL_OK;
+    }
+    *number = ++report->sheet_count;
+    return ZONAL_OK;
 }
 
-static zonal_status make_retrieval(zonal__report_run *run, zonal__gallery *gallery) {
-    search *s; /* too large for the stack */
+/* memory: room for the features and the projections of the images, one view of each. */
+static zonal_status look_at(const search *s, zonal__report *report, int run, zonal__source *source,
+                            int64_t all, float *memory) {
+    const zonal__graph *graph = &s->subject.model->graph;
+    const zonal__features_options options = zonal__subject_still(&s->subject, source);
+    float *projections = memory + source->count * graph->feature_dim;
+    zonal__report_embedding *embedding = &report->embeddings[run];
+    ZONAL_TRY(zonal__features_extract(s->subject.model, &options, memory, projections));
+    ZONAL_TRY(find_degrees(source->count, graph->projection_dim, projections, &report->runs[run]));
+    ZONAL_TRY(zonal__report_embedding_fill(embedding, source, all, graph->feature_dim, memory,
+                                           graph->projection_dim, projections));
+    return take_sheet(report, source, &embedding->sheet);
+}
+
+static zonal_status embed_images(const search *s, zonal__report *report, int run, int64_t most) {
+    const zonal__graph *graph = &s->subject.model->graph;
+    zonal__source *source = NULL;
+    float *memory = NULL;
+    int64_t all;
     zonal_status status;
-    ZONAL_TRY(ZONAL_NEW(&s, 1, "the search"));
-    status = run_search(s, run, gallery);
-    for (int64_t i = 0; s->thumbs && i < 2 * s->group; i++) zonal__image_fini(&s->thumbs[i]);
-    zonal__free(s->thumbs);
-    zonal__free(s->projections);
-    zonal__source_close(s->source);
-    if (s->is_open) zonal__subject_close(&s->subject);
-    zonal__free(s);
+    ZONAL_TRY_GOTO(status, done, open_images(s, most, &source, &all));
+    ZONAL_TRY_GOTO(status, done,
+                   ZONAL_NEW(&memory, source->count * (graph->feature_dim + graph->projection_dim),
+                             "the embeddings"));
+    status = look_at(s, report, run, source, all, memory);
+done:
+    zonal__free(memory);
+    zonal__source_close(source);
     return status;
 }
 
@@ -278,18 +312,54 @@ static zonal_status settle(zonal_status status, zonal__gallery *gallery) {
     return status == ZONAL_MEMORY ? status : ZONAL_OK;
 }
 
-zonal_status zonal__report_make_examples(zonal__report *report, int quiet) {
+static zonal_status settle_embedding(zonal_status status, zonal__report_embedding *embedding) {
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__report_embedding_fini(embedding);
+    snprintf(embedding->missing, sizeof embedding->missing, "%.300s", zonal_last_error()->message);
+    return status == ZONAL_MEMORY ? status : ZONAL_OK;
+}
+
+static zonal_status ask_network(search *s, zonal__report *report, int run, int64_t most) {
+    const zonal__subject_settings settings = {.checkpoint = "last"};
+    zonal_status status = zonal__subject_open(report->runs[run].folder, &settings, &s->subject);
+    s->is_open = status == ZONAL_OK;
+    if (status == ZONAL_OK)
+        status = settle(search_images(s, &report->retrieved[run]), &report->retrieved[run]);
+    else
+        status = settle(status, &report->retrieved[run]);
+    if (status != ZONAL_OK) return status;
+    if (!s->is_open) {
+        memcpy(report->embeddings[run].missing, report->retrieved[run].missing,
+               sizeof report->embeddings[run].missing);
+        return ZONAL_OK;
+    }
+    return settle_embedding(embed_images(s, report, run, most), &report->embeddings[run]);
+}
+
+static zonal_status make_network_parts(zonal__report *report, int run, int64_t most) {
+    search *s; /* too large for the stack */
+    zonal_status status;
+    ZONAL_TRY(ZONAL_NEW(&s, 1, "the search"));
+    status = ask_network(s, report, run, most);
+    for (int64_t i = 0; s->thumbs && i < 2 * s->group; i++) zonal__image_fini(&s->thumbs[i]);
+    zonal__free(s->thumbs);
+    zonal__free(s->projections);
+    zonal__source_close(s->source);
+    if (s->is_open) zonal__subject_close(&s->subject);
+    zonal__free(s);
+    return status;
+}
+
+zonal_status zonal__report_make_examples(zonal__report *report, int64_t most, int quiet) {
     zonal__progress progress;
     zonal_status status = ZONAL_OK;
-    zonal__progress_begin(&progress, "pictures", report->count, quiet);
+    zonal__progress_begin(&progress, "images", report->count, quiet);
     for (int i = 0; i < report->count && status == ZONAL_OK; i++) {
         int seen = 0;
         for (int k = 0; k < i; k++) seen |= same_views(report, i, k);
         if (!seen)
             status = settle(make_views(&report->runs[i], &report->views[i]), &report->views[i]);
-        if (status == ZONAL_OK)
-            status = settle(make_retrieval(&report->runs[i], &report->retrieved[i]),
-                            &report->retrieved[i]);
+        if (status == ZONAL_OK) status = make_network_parts(report, i, most);
         zonal__progress_update(&progress, i + 1);
     }
     zonal__progress_end(&progress);

@@ -9,6 +9,7 @@
 #include "cli/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "zonal/uniformity.h"
 
 typedef struct settings {
@@ -92,28 +93,16 @@ static int on_progress(void *context, double share) {
     return 0;
 }
 
-/* "0.034", "1.2e-07", or "1e-5120" where a double would say 0. */
-static void format_p(double p, double log10_p, char out[24]) {
-    if (isnan(p))
-        snprintf(out, 24, "-");
-    else if (p > 0)
-        snprintf(out, 24, p < 1e-4 ? "%.1e" : "%.4f", p);
-    else if (log10_p > -9999)
-        snprintf(out, 24, "1e%.0f", log10_p);
-    else
-        snprintf(out, 24, "<1e-9999");
-}
-
 static void print_report(const zonal_uniformity_report *report) {
     int mc = report->monte_carlo > 0, notes = 0;
-    char p[24], q[24];
+    char p[ZONAL__P_TEXT], q[ZONAL__P_TEXT];
     printf("%lld points on the unit sphere of R^%lld\n\n", (long long)report->n,
            (long long)report->d);
     printf("%-10s %13s %9s %10s%s\n", "test", "statistic", "sd", "p", mc ? "    p (mc)" : "");
     for (int k = 0; k < report->tests; k++) {
         const zonal_uniformity_test *test = &report->test[k];
-        format_p(test->p_asymptotic, test->log10_p, p);
-        format_p(test->p_monte_carlo, 0, q);
+        zonal__text_p(test->log10_p, p);
+        zonal__text_p(log10(test->p_monte_carlo), q);
         printf("%-10s %13.6g %9.2g %10s", test->name, test->statistic, test->sd, p);
         printf(mc ? " %9s%s\n" : "%s%s\n", mc ? q : "", test->note[0] ? " *" : "");
         notes |= test->note[0] != 0;

@@ -146,13 +146,8 @@ static int64_t dimension(const zonal__training *t) {
     return network->projector_width[network->projector_layers - 1];
 }
 
-static zonal_status parse_gain(const zonal__training *t, zonal_objective_options *objective) {
-    const char *text = t->settings.gain;
+static zonal_status parse_gain(const char *text, zonal_objective_options *objective) {
     if (strcmp(text, "auto") == 0) return ZONAL_OK;
-    if (given(t, "margin"))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--gain %s and --margin %g say two things; give one of them", text,
-                          t->settings.margin);
     if (strcmp(text, "unit") == 0 || strcmp(text, "batch") == 0) {
         objective->gain = text[0] == 'u' ? ZONAL_GAIN_UNIT : ZONAL_GAIN_BATCH;
         return ZONAL_OK;
@@ -164,45 +159,21 @@ static zonal_status parse_gain(const zonal__training *t, zonal_objective_options
     return ZONAL_FAIL(ZONAL_ARGUMENT, "--gain must be above 0, got %s", text);
 }
 
-/* The objective says what its threshold is when it is executed: here on the corners of a simplex.
- */
-static zonal_status ask_objective(const zonal__training *t, const zonal_objective_options *options,
-                                  zonal_objective_parts *parts) {
-    enum { ROWS = 4 };
-    zonal_objective_options trial = *options;
-    int64_t views = t->settings.views + t->settings.local_views, dim = dimension(t);
-    zonal_objective *objective;
-    double *z;
-    zonal_status status;
-    trial.loss.precision = ZONAL_DOUBLE;
-    ZONAL_TRY(zonal_objective_create(&trial, views, t->settings.views, ROWS, dim, &objective));
-    status = ZONAL_NEW(&z, views * ROWS * dim, "the trial of the loss");
-    if (status == ZONAL_OK) {
-        for (int64_t i = 0; i < views * ROWS; i++) z[i * dim + i % ROWS % dim] = 1;
-        status = zonal_objective_execute(objective, z, parts, NULL);
-    }
-    zonal__free(z);
-    zonal_objective_destroy(objective);
-    return status;
-}
-
+/* One of --gain, --margin and --selectivity sets the gain. */
 static zonal_status choose_gain(zonal__training *t, zonal_objective_options *objective) {
-    zonal_discrepancy kind = objective->loss.discrepancy;
-    int batch = objective->gain == ZONAL_GAIN_BATCH ||
-                (objective->gain == ZONAL_GAIN_AUTO && kind != ZONAL_KL && kind != ZONAL_SIGREG);
-    zonal_objective_parts parts;
-    ZONAL_TRY(ask_objective(t, objective, &parts));
-    t->threshold = parts.threshold;
-    t->gain = batch ? (double)t->settings.batch : parts.gain;
-    if (!given(t, "margin")) return ZONAL_OK;
-    if (!(t->threshold > 0))
+    const zonal__train_settings *s = &t->settings;
+    int margin = given(t, "margin"), selectivity = given(t, "selectivity");
+    if (margin + selectivity + (strcmp(s->gain, "auto") != 0) > 1)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the collapse threshold of %s is not known, so --margin has no meaning; "
-                          "give --gain",
-                          t->settings.method);
-    objective->gain = ZONAL_GAIN_VALUE;
-    objective->gain_value = t->gain = t->settings.margin * t->threshold;
-    return ZONAL_OK;
+                          "--gain, --margin and --selectivity all set the weight of uniformity; "
+                          "give one of them");
+    ZONAL_TRY(parse_gain(s->gain, objective));
+    if (margin || selectivity) {
+        objective->gain = margin ? ZONAL_GAIN_MARGIN : ZONAL_GAIN_SELECTIVITY;
+        objective->gain_value = margin ? s->margin : s->selectivity;
+    }
+    return zonal_objective_describe(objective, s->views + s->local_views, s->views, s->batch,
+                                    dimension(t), &t->weight);
 }
 
 static zonal_status fill_objective(zonal__training *t) {
@@ -218,7 +189,6 @@ static zonal_status fill_objective(zonal__training *t) {
                                            &objective->loss.kernel, &t->weights));
     ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
     if (given(t, "lambda")) objective->lambda = s->lambda;
-    ZONAL_TRY(parse_gain(t, objective));
     return choose_gain(t, objective);
 }
 
@@ -394,6 +364,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     settle_path(t, "data", t->data, &s->data);
     settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    settle_path(t, "init", t->init, &s->init);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
     settle_batch(t);

@@ -20,7 +20,9 @@ struct zonal__config {
 };
 
 typedef struct parser {
-    zonal__options *options;
+    zonal__options *options; /* NULL: "take" is told */
+    zonal__config_take take;
+    void *context;
     const char *path;
     char *at; /* in a text that ends with a zero byte */
     int line;
@@ -340,7 +342,8 @@ static zonal_status take_section(parser *p) {
     ZONAL_TRY(take_key(p, section, sizeof section));
     snprintf(p->prefix, sizeof p->prefix, "%s-", section);
     dots_to_dashes(p->prefix);
-    if (!is_section(p->options->table, p->prefix)) return fail_unknown_section(p, section);
+    if (p->options && !is_section(p->options->table, p->prefix))
+        return fail_unknown_section(p, section);
     for (int i = 0; i < p->section_count; i++)
         if (strcmp(p->sections[i], section) == 0)
             return fail_at(p, p->line, ZONAL_ARGUMENT, "[%s] is there twice; join the two",
@@ -349,7 +352,8 @@ static zonal_status take_section(parser *p) {
     if (*p->at != ']') return no_toml(p, "the ] of a section is missing");
     start[strlen(section)] = '\0'; /* over a blank or the ] */
     p->at++;
-    /* Sections differ and each has an option of its own, or of a section around it. */
+    /* Sections differ and, where there are options, each has one of its own, or of a section around
+     * it. */
     if (p->section_count < ZONAL__OPTIONS_MOST) p->sections[p->section_count++] = start;
     return take_line_end(p);
 }
@@ -406,8 +410,22 @@ static zonal_status set_option(parser *p, int line, const char *key, const char 
     return zonal__options_set_line(p->options, name, shown, text, p->path, line);
 }
 
+/* Ends the line, and cuts out the comment that stands there. */
+static zonal_status take_comment(parser *p, const char **comment) {
+    char *start, *end;
+    skip_blanks(p);
+    start = *p->at == '#' ? p->at + 1 : p->at;
+    start += strspn(start, " \t");
+    end = start + (*p->at == '#' ? strcspn(start, "\r\n") : 0);
+    ZONAL_TRY(take_line_end(p));
+    *comment = end > start ? start : "";
+    if (end > start) *end = '\0'; /* over the newline, which has been taken */
+    return ZONAL_OK;
+}
+
 static zonal_status take_pair(parser *p) {
     char key[LONGEST_KEY + 1], name[2 * LONGEST_KEY + 3];
+    const char *comment;
     int line = p->line;
     value v;
     if (*p->at == '"' || *p->at == '\'') return no_toml(p, "keys are written without quotes");
@@ -419,9 +437,10 @@ static zonal_status take_pair(parser *p) {
     p->at++;
     skip_blanks(p);
     ZONAL_TRY(*p->at == '[' ? take_list(p, &v) : take_scalar(p, &v));
-    ZONAL_TRY(take_line_end(p));
+    ZONAL_TRY(take_comment(p, &comment));
     *v.end = '\0';
-    return set_option(p, line, key, name, &v);
+    return p->options ? set_option(p, line, key, name, &v)
+                      : p->take(p->context, name, v.text, comment);
 }
 
 static zonal_status parse(parser *p) {
@@ -444,29 +463,39 @@ static zonal_status parse(parser *p) {
     }
 }
 
-static zonal_status read_file(zonal__config *config, const char *path, zonal__options *options) {
-    parser p = {.options = options};
+static zonal_status read_file(zonal__config *config, const char *path, parser *p) {
     size_t length, path_length = strlen(path);
     ZONAL_TRY(ZONAL_NEW(&config->path, path_length + 1, "the name of a configuration file"));
     memcpy(config->path, path, path_length);
     ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &config->text, &length));
-    p.path = config->path;
-    p.at = config->text;
-    ZONAL_TRY(check_characters(&p, config->text, config->text + length));
-    return parse(&p);
+    p->path = config->path;
+    p->at = config->text;
+    ZONAL_TRY(check_characters(p, config->text, config->text + length));
+    return parse(p);
 }
 
-zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out) {
+static zonal_status read_with(const char *path, parser *p, zonal__config **out) {
     zonal__config *config;
     zonal_status status;
     *out = NULL;
     ZONAL_TRY(ZONAL_NEW(&config, 1, "a configuration"));
-    status = read_file(config, path, options);
+    status = read_file(config, path, p);
     if (status == ZONAL_OK)
         *out = config;
     else
         zonal__config_destroy(config);
     return status;
+}
+
+zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out) {
+    parser p = {.options = options};
+    return read_with(path, &p, out);
+}
+
+zonal_status zonal__config_list(const char *path, zonal__config_take take, void *context,
+                                zonal__config **out) {
+    parser p = {.take = take, .context = context};
+    return read_with(path, &p, out);
 }
 
 void zonal__config_destroy(zonal__config *config) {

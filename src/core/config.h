@@ -47,11 +47,38 @@ typedef struct zonal__config zonal__config;
 zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out);
 void zonal__config_destroy(zonal__config *config); /* accepts NULL */
 
+/* The same reader without a table, for who shows a file and does not act on it: calls "take" for
+ * every key in turn, with the name of the option that it would set, its value as text (true is
+ * "true", lists are joined by commas) and the comment behind it, "" where there is none. The name
+ * lasts for the call, the other texts as long as *out. A key that is there twice is given twice. A
+ * failure of "take" ends the reading and is returned. */
+typedef zonal_status (*zonal__config_take)(void *context, const char *name, const char *value,
+                                           const char *comment);
+zonal_status zonal__config_list(const char *path, zonal__config_take take, void *context,
+                                zonal__config **out);
+
 /* The effective configuration as a file that reads back to the same values, with the source of each
  * in a comment: "# default", "# recipes/x.toml:12", "# --lr". Options that are not set and those of
  * the command line alone (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is
  * NULL on failure: ZONAL_MEMORY, or ZONAL_ARGUMENT for a text that is not UTF-8, which no
  * configuration file can hold. */
 zonal_status zonal__config_dump(const zonal__options *options, char **out);
+
+/* What was asked for, to be kept and compared with later: as the dump, but without comments and
+ * without the options that "left_out" (NULL: none) names. */
+typedef int zonal__config_filter(const char *name);
+zonal_status zonal__config_values(const zonal__options *options, zonal__config_filter *left_out,
+                                  char **out);
+
+/* An option whose value is another now than in a text of zonal__config_values. Both are as in a
+ * file; "" where the option is not set. */
+typedef struct zonal__config_change {
+    char name[64], before[256], now[256]; /* longer values are cut */
+} zonal__config_change;
+
+/* The first such option in *change, and *found 1; else *found 0. An option that is not in the text
+ * and has its default now is taken for one that a later version has brought. ZONAL_MEMORY. */
+zonal_status zonal__config_compare(const zonal__options *options, zonal__config_filter *left_out,
+                                   const char *before, zonal__config_change *change, int *found);
 
 #endif

@@ -15,6 +15,8 @@
 
 static const char PREFIX[] = "textures:";
 
+enum { MOST_TEXTURES = 1 << 24 }; /* the order of an epoch takes 8 bytes each, and must be drawn */
+
 typedef struct worker {
     zonal__texture_maker *maker;
     zonal__image grey; /* where colour is asked for */
@@ -127,9 +129,9 @@ static zonal_status read_options(const zonal__source_options *options, zonal__te
     ZONAL_TRY(zonal__texture_parse(options->path + sizeof PREFIX - 1, spec));
     spec->seed = options->seed;
     if (options->texture_size) spec->size = options->texture_size;
-    if (options->texture_count < 0 || options->texture_count > (int64_t)1 << 40)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld textures are not possible: ask for 1 to 2^40",
-                          (long long)options->texture_count);
+    if (options->texture_count < 0 || options->texture_count > MOST_TEXTURES)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld textures are not possible: ask for 1 to %d",
+                          (long long)options->texture_count, MOST_TEXTURES);
     return ZONAL_OK;
 }
 

@@ -5,74 +5,55 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/file_read.h"
 #include "core/memory.h"
 
-enum { MOST_NAMED = 3 }; /* differences in a sentence */
-static const size_t LONGEST_CONFIG = (size_t)1 << 20;
+enum {
+    MOST_NAMED = 3, /* differences in a sentence */
+    MOST_SETTINGS = 1000
+};
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static char *trim(char *text) {
-    size_t length;
-    text += strspn(text, " \t\r");
-    length = strlen(text);
-    while (length > 0 && strchr(" \t\r", text[length - 1])) text[--length] = '\0';
-    return text;
+static zonal_status grow(zonal__run_settings *settings) {
+    const int64_t room = settings->room ? 2 * settings->room : 128;
+    zonal__run_setting *at;
+    if (settings->count < settings->room) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&at, room, "a run's settings"));
+    for (int64_t i = 0; i < settings->count; i++) at[i] = settings->at[i];
+    zonal__free(settings->at);
+    settings->at = at;
+    settings->room = room;
+    return ZONAL_OK;
 }
 
-/* Takes the quotes off a text, where it stands, and returns what follows it. \" and \\ become what
- * they stand for; other escapes are shown as they are written. */
-static char *unquote(char *text) {
-    char *out = text, *at = text + 1;
-    for (; *at && *at != '"'; at++) {
-        if (*at == '\\' && (at[1] == '"' || at[1] == '\\')) at++;
-        *out++ = *at;
-    }
-    at += *at == '"';
-    *out = '\0';
-    return at;
-}
-
-/* key = value  # source. Returns 0 for a line without a setting. */
-static int read_setting(char *line, zonal__run_setting *setting) {
-    char *value = strchr(line, '='), *rest;
-    line = trim(line);
-    if (line[0] == '#' || line[0] == '[' || !value || value == line) return 0;
-    *value++ = '\0';
-    value += strspn(value, " \t");
-    rest = *value == '"' ? unquote(value) : value;
-    rest += strcspn(rest, "#");
-    setting->source = *rest ? trim(rest + 1) : "";
-    *rest = '\0';
-    setting->key = trim(line);
-    setting->value = trim(value);
-    return 1;
+/* Of a key that is there twice the first counts; zonal train would refuse the file. */
+static zonal_status take_setting(void *context, const char *name, const char *value,
+                                 const char *comment) {
+    zonal__run_settings *settings = context;
+    zonal__run_setting *setting;
+    if (strlen(name) >= ZONAL__RUN_KEY || zonal__run_settings_of(settings, name)) return ZONAL_OK;
+    if (settings->count == MOST_SETTINGS)
+        return ZONAL_FAIL(ZONAL_FORMAT, "more than %d settings are not read: is it a run's file?",
+                          MOST_SETTINGS);
+    ZONAL_TRY(grow(settings));
+    setting = &settings->at[settings->count++];
+    memcpy(setting->key, name, strlen(name) + 1);
+    setting->value = value;
+    setting->source = comment;
+    return ZONAL_OK;
 }
 
 zonal_status zonal__run_settings_read(const char *path, zonal__run_settings *settings) {
-    size_t length;
-    int64_t lines = 1;
     zonal_status status;
     *settings = (zonal__run_settings){0};
-    ZONAL_TRY(zonal__file_read(path, LONGEST_CONFIG, &settings->text, &length));
-    for (size_t i = 0; i < length; i++) lines += settings->text[i] == '\n';
-    status = ZONAL_NEW(&settings->at, lines, "a run's settings");
-    if (status != ZONAL_OK) {
-        zonal__run_settings_fini(settings);
-        return status;
-    }
-    for (char *line = settings->text, *next; line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = '\0';
-        settings->count += read_setting(line, &settings->at[settings->count]);
-    }
-    return ZONAL_OK;
+    status = zonal__config_list(path, take_setting, settings, &settings->config);
+    if (status != ZONAL_OK) zonal__run_settings_fini(settings);
+    return status;
 }
 
 void zonal__run_settings_fini(zonal__run_settings *settings) {
     zonal__free(settings->at);
-    zonal__free(settings->text);
+    zonal__config_destroy(settings->config);
     *settings = (zonal__run_settings){0};
 }
 

@@ -20,21 +20,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/error.h"
+#include "core/config.h"
 
-/* A line of config.toml as texts: quotes are taken off. */
+enum { ZONAL__RUN_KEY = 128 }; /* a key with its section; a longer one is passed over */
+
+/* A key of config.toml and its value as text: quotes are taken off. */
 typedef struct zonal__run_setting {
-    const char *key, *value, *source; /* source: "default", "--lr", "recipes/x.toml:12"; or "" */
+    char key[ZONAL__RUN_KEY];
+    const char *value, *source; /* source: "default", "--lr", "recipes/x.toml:12"; or "" */
 } zonal__run_setting;
 
 typedef struct zonal__run_settings {
-    char *text; /* that the settings point into */
+    zonal__config *config; /* whose text the settings point into */
     zonal__run_setting *at;
-    int64_t count;
+    int64_t count, room;
 } zonal__run_settings;
 
-/* Reads the configuration of a run, also of one that this version would not accept. ZONAL_IO where
- * it cannot be read. Nothing is left to release on failure. */
+/* Reads the configuration of a run, also of one whose keys this version does not know. ZONAL_IO
+ * where it cannot be read, ZONAL_FORMAT where it is no TOML that core/config.h reads. Nothing is
+ * left to release on failure. */
 zonal_status zonal__run_settings_read(const char *path, zonal__run_settings *settings);
 void zonal__run_settings_fini(zonal__run_settings *settings); /* accepts zeroed memory */
 

@@ -173,13 +173,16 @@ static zonal_status run(session *s, const zonal__problem *problem, const void *x
 
 zonal_status zonal_uniformity_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
                                   const void *x, zonal_uniformity_report *report) {
-    zonal__problem problem = {.rows = n,
-                              .dim = d,
-                              .precision = options->precision,
-                              .unit_rows = options->unit_rows,
-                              .threads = zonal__backend_threads(options->threads)};
+    zonal__problem problem = {.rows = n, .dim = d};
     session s = {.options = options};
+    ZONAL_NEED(report, "report");
+    *report = (zonal_uniformity_report){0};
+    ZONAL_NEED(options, "options");
+    ZONAL_NEED(x, "x");
     *report = (zonal_uniformity_report){.n = n, .d = d};
+    problem.precision = options->precision;
+    problem.unit_rows = options->unit_rows;
+    problem.threads = zonal__backend_threads(options->threads);
     zonal_status status = check(options, n, d);
     if (status == ZONAL_OK) status = run(&s, &problem, x, report);
     zonal__battery_fini(&s.battery);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/text.h"
+
 static const double DEGREES_PER_RADIAN = 57.29577951308232;
 
 /* "5,000" */
@@ -16,11 +18,14 @@ static void with_commas(int64_t n, char out[32]) {
     out[at] = '\0';
 }
 
+/* "p = 0.0034", "p < 1e-300" */
 static void p_text(double log10_p, char out[32]) {
-    if (log10_p > -4)
-        snprintf(out, 32, "%.2g", pow(10, log10_p));
+    char p[ZONAL__P_TEXT];
+    zonal__text_p(log10_p, p);
+    if (p[0] == '<')
+        snprintf(out, 32, "p < %s", p + 1);
     else
-        snprintf(out, 32, "1e%.0f", floor(log10_p));
+        snprintf(out, 32, "p = %s", p);
 }
 
 static const char *degree_meaning(int l) {
@@ -115,12 +120,12 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
     if (rejected) {
         p_text(upper_log10, p);
         snprintf(report->verdict, sizeof report->verdict,
-                 "Not uniform: %s says p = %s. Degree %d stands out: %s.", upper->name, p,
+                 "Not uniform: %s says %s. Degree %d stands out: %s.", upper->name, p,
                  strongest_degree(report), degree_meaning(strongest_degree(report)));
     } else if (lower && lower_log10 < log10(share)) {
         p_text(lower_log10, p);
         snprintf(report->verdict, sizeof report->verdict,
-                 "More even than independent uniform points would be (%s: p = %s on the lower "
+                 "More even than independent uniform points would be (%s: %s on the lower "
                  "side): the points repel each other, as training for uniformity makes them.",
                  lower->name, p);
     } else {
