@@ -258,13 +258,19 @@ static void spread(const zonal__per_channel *numbers, const double usual[3], flo
         out[c] = (float)(numbers->count == 0 ? usual[c] : numbers->value[c % numbers->count]);
 }
 
-static void fill_loader(zonal__training *t) {
+void zonal__training_normalisation(const zonal__training *t, float mean[3], float deviation[3]) {
     /* Of ImageNet, as everyone has used them for networks that see RGB. */
-    static const double mean[] = {.485, .456, .406}, deviation[] = {.229, .224, .225};
+    static const double rgb_mean[] = {.485, .456, .406}, rgb_deviation[] = {.229, .224, .225};
     static const double grey_mean[] = {.5, .5, .5}, grey_deviation[] = {.25, .25, .25};
     const zonal__train_settings *s = &t->settings;
-    zonal__loader_options *loader = &t->trainer.loader;
     int rgb = s->source.channels == 3;
+    spread(&s->mean, rgb ? rgb_mean : grey_mean, mean);
+    spread(&s->deviation, rgb ? rgb_deviation : grey_deviation, deviation);
+}
+
+static void fill_loader(zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__loader_options *loader = &t->trainer.loader;
     *loader = (zonal__loader_options){.source = t->source,
                                       .batch = s->batch,
                                       .groups = s->local_views > 0 ? 2 : 1,
@@ -278,8 +284,7 @@ static void fill_loader(zonal__training *t) {
                                                  .laws = t->laws + s->views,
                                                  .first = (int)s->views}},
                                       .workers = (int)s->workers};
-    spread(&s->mean, rgb ? mean : grey_mean, loader->mean);
-    spread(&s->deviation, rgb ? deviation : grey_deviation, loader->deviation);
+    zonal__training_normalisation(t, loader->mean, loader->deviation);
 }
 
 /* ---- optimiser and length -------------------------------------------------------------------- */

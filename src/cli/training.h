@@ -75,6 +75,11 @@ zonal_status zonal__training_open_online(zonal__training *training);
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
 
+/* What is taken off the elements of an image and what they are then divided by, once the channels
+ * are settled. */
+void zonal__training_normalisation(const zonal__training *training, float mean[3],
+                                   float deviation[3]);
+
 /* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
 zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);
 
