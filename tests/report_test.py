@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from html.parser import HTMLParser
 
-from harness import PROGRAM, case, refused, report, run, run_tests, skip
+from harness import case, refused, report, run, run_json, run_tests, skip
 
 try:
     from PIL import Image
@@ -140,6 +140,10 @@ def rows_of(page, table):
             for row in page.find("tr", page.find("tbody", table)[0])]
 
 
+def heads_of(page, table):
+    return [text_of(node) for node in page.find("th", page.find("thead", table)[0])]
+
+
 def section(page, name):
     return page.find("section", id=name)[0]
 
@@ -162,8 +166,8 @@ def test_parts():
         page, text, done = make_page("a", "b", "c")
         assert done.stdout == "page.html\n" and not done.stderr
         names = [node["of"]["id"] for node in page.find("section")]
-        assert names == ["comparison", "curves", "kernels", "degrees", "retrieval", "views",
-                         "configuration"], names
+        assert names == ["comparison", "curves", "embeddings", "retrieval", "views", "degrees",
+                         "kernels", "configuration"], names
         for node in page.all:
             for key in ("src", "href", "xlink:href", "action", "data"):
                 value = node["of"].get(key, "data:")
@@ -175,23 +179,31 @@ def test_parts():
         assert policy and policy[0].startswith("default-src 'none'"), policy
         assert "@import" not in text and not re.search(r"url\((?!#)", text)
 
-    @case("the table: numbers, the best in bold, seeds as mean and sample deviation")
+    @case("the tables: numbers, the best in bold, seeds as mean and sample deviation")
     def _():
         page, _, _ = make_page("a", "b", "c")
-        table = page.find("table", section(page, "comparison"))[0]
-        heads = [text_of(node) for node in page.find("th", page.find("thead", table)[0])]
-        assert heads == ["Run", "Method", "Online R@1, %", "Retrieval, projector, %", "", "last",
-                         "best", "R@1", "R@3", "mAP", "Steps", "Images/s", "Minutes"], heads
-        rows = rows_of(page, table)
-        assert rows[0][1:] == ["mmd-heat", "80.0", "80.0", "80.0", "90.0", "85.0", "700", "1000",
-                               "3.5"], rows[0]
-        assert rows[2][1:6] == ["kl-heat", "90.0", "90.0", "90.0", "90.0"], rows[2]
+        training, retrieval = page.find("table", section(page, "comparison"))
+        assert heads_of(page, training) == ["Run", "Method", "", "Online R@1, %", "", "Steps",
+                                            "last", "best", "Effective rank", "Images/s", "Minutes"]
+        rows = rows_of(page, training)
+        assert rows[0][1:] == ["mmd-heat", "700", "80.0", "80.0", "100.0", "1000", "3.5"], rows[0]
+        assert heads_of(page, retrieval) == ["Run", "Method", "", "Projector, %", "Test images",
+                                             "R@1", "R@3", "mAP"]
+        rows = rows_of(page, retrieval)
+        assert rows[0][1:] == ["mmd-heat", "1000", "80.0", "90.0", "85.0"], rows[0]
+        assert rows[2][1:4] == ["kl-heat", "1000", "90.0"], rows[2]
         mean, deviation = statistics.mean([80, 76]), statistics.stdev([80, 76])
         assert rows[3][0].startswith("Mean of 2 seeds") and len(rows) == 4
-        assert rows[3][4] == f"{mean:.1f} ±\xa0{deviation:.1f}", rows[3][4]
-        bold = [text_of(node) for node in page.find("b", table)]
-        # R@1 of c, three times; R@3 and mAP are the same for all three.
-        assert bold == ["90.0", "85.0"] * 2 + ["90.0"] * 4 + ["85.0"], bold
+        assert rows[3][3] == f"{mean:.1f} ±\xa0{deviation:.1f}", rows[3][3]
+        # R@1 of c; R@3 and mAP are the same for all three.
+        bold = [text_of(node) for node in page.find("b", retrieval)]
+        assert bold == ["90.0", "85.0"] * 2 + ["90.0", "90.0", "85.0"], bold
+        assert [text_of(node) for node in page.find("b", training)] == ["90.0", "90.0"]
+        # Where the page is narrow each number has its heading beside it.
+        labels = [node["of"]["data-label"] for node in page.find("td", page.find("tbody",
+                                                                                 retrieval)[0])]
+        assert labels[:5] == ["Method", "Test images", "Projector R@1, %", "Projector R@3, %",
+                              "Projector mAP, %"], labels
 
     @case("settings: those that differ, a column for each run")
     def _():
@@ -210,12 +222,15 @@ def test_parts():
         page, _, _ = make_page("a", "b", "c")
         charts = page.find("svg", section(page, "curves"), class_="chart")
         titles = [node["of"]["aria-label"] for node in charts]
-        assert titles == ["Loss", "Invariance", "Discrepancy", "R@1, %", "mAP, %", "Mean cosine",
-                          "Effective rank", "p of uniformity", "Learning rate", "Gradient norm",
-                          "Images per second"], titles
-        lines = page.find("g", charts[0], class_="line")
-        assert [node["of"]["data-name"] for node in lines] == ["a", "b", "c"]
-        for node, seed in zip(lines, (0, 1, 0)):
+        # Losses of other families, and their discrepancies, have panels of their own.
+        assert titles == ["Loss", "Loss", "Invariance", "Discrepancy",
+                          "Distance of KL from uniform", "R@1, %", "mAP, %", "Mean cosine",
+                          "Effective rank", "log₁₀ p of uniformity", "Learning rate",
+                          "Gradient norm", "Images per second"], titles
+        lines = [page.find("g", chart, class_="line") for chart in charts]
+        names = [[node["of"]["data-name"] for node in each] for each in lines]
+        assert names[:5] == [["a", "b"], ["c"], ["a", "b", "c"], ["a", "b"], ["c"]], names
+        for node, seed in zip(lines[0] + lines[1], (0, 1, 0)):
             x = [float(word) for word in node["of"]["data-x"].split()]
             y = [float(word) for word in node["of"]["data-y"].split()]
             assert 300 < len(x) == len(y) <= 500 and x == sorted(x) and x[-1] == STEPS
@@ -223,8 +238,26 @@ def test_parts():
             for step, value in zip(x, y):
                 assert math.isclose(value, loss_of(int(step), seed), rel_tol=1e-5)
             assert "highest 7.5" in text_of(page.find("title", node)[0])
-        dashes = [page.find("path", node)[0]["of"].get("stroke-dasharray") for node in lines]
+        dashes = [page.find("path", node)[0]["of"].get("stroke-dasharray") for node in lines[2]]
         assert len(set(dashes)) == 3, dashes
+        # p = 0.5 was logged; its logarithm is what is drawn.
+        assert {float(word) for word in lines[9][0]["of"]["data-y"].split()} == {-0.30103}
+        # D = 0.1 of a batch of 256; uniform points have 1/256.
+        level = page.find("g", charts[3], class_="reference")
+        assert [text_of(node).strip() for node in level] == ["uniform"]
+
+    @case("KL is drawn as its distance from uniform points")
+    def _():
+        assert run("sample", "uniform", "--n", 256, "--dim", 256, "--seed", 7, "--out",
+                   "u.npy").returncode == 0
+        uniform = run_json("loss", "u.npy", "--method", "kl-heat")["value"]
+        os.remove("u.npy")
+        page, _, _ = make_page("c")
+        chart = [node for node in page.find("svg", class_="chart")
+                 if node["of"]["aria-label"].startswith("Distance of KL")][0]
+        shown = float(page.find("g", chart, class_="line")[0]["of"]["data-y"].split()[0])
+        # Another draw of uniform points: D of 256 rows scatters by about 1e-3.
+        assert math.isclose(shown, (0.1 - uniform) / (1 - uniform), rel_tol=0.02), (shown, uniform)
 
     @case("kernels once each, by their own names; energy by degree in standard deviations")
     def _():
@@ -258,7 +291,103 @@ def test_parts():
     clean("a", "b", "c", "x")
 
 
+def test_states():
+    @case("an unfinished run says how far it came, a collapsed one that it has")
+    def _():
+        make_run("a", extra={"steps": "1000", "collapse-cosine": "0.95"}, lines=60)
+        make_run("b", extra={"steps": "60", "collapse-cosine": "0.05"}, lines=60)
+        make_run("c", extra={"steps": "0", "epochs": "4"}, lines=60)  # of 39 steps
+        page, _, _ = make_page("a", "b", "c")
+        rows = rows_of(page, page.find("table", section(page, "comparison"))[0])
+        assert rows[0][0].startswith("a unfinished") and rows[0][2] == "60 of 1000", rows[0]
+        assert rows[1][0].startswith("b collapsed") and rows[1][2] == "60", rows[1]
+        assert rows[2][0].startswith("c unfinished") and rows[2][2] == "60 of 156", rows[2]
+        clean("a", "b", "c")
+
+    @case("a mean only where nothing but the seed differs, and the run is finished")
+    def _():
+        make_run("a", seed=0, lines=60)
+        make_run("b", seed=1, extra={"threads": "2"}, lines=60)
+        make_run("c", seed=2, extra={"lr": "0.002"}, lines=60)
+        make_run("d", seed=3, lines=50)
+        page, _, _ = make_page("a", "b", "c", "d")
+        for table in page.find("table", section(page, "comparison")):
+            means = [row[0] for row in rows_of(page, table) if row[0].startswith("Mean")]
+            assert means == ["Mean of 2 seedsa, b"], means
+        clean("a", "b", "c", "d")
+
+    @case("test images and rules stand beside results; a partial one is marked")
+    def _():
+        for name, seed, result in (("a", 0, {"test": 10000, "accuracy": 0.9}),
+                                   ("b", 1, {"test": 500, "limit": 500, "accuracy": 0.95})):
+            make_run(name, seed=seed, lines=60)
+            os.remove(name + "/eval/retrieval.json")
+            folder = name + ("/eval/partial" if "limit" in result else "/eval")
+            os.makedirs(folder, exist_ok=True)
+            with open(folder + "/knn.json", "w") as file:
+                json.dump({"results": [{"protocol": "knn", "features": "backbone", "train": 60000,
+                                        "k": 20, "temperature": 0.07, **result}]}, file)
+        page, _, _ = make_page("a", "b")
+        table = page.find("table", section(page, "comparison"))[1]
+        rows = rows_of(page, table)
+        assert rows[0][2] == "10000" and rows[1][2] == "500 partial" and len(rows) == 2, rows
+        assert not page.find("b", table)  # not comparable, and no mean
+        title = text_of(page.find("h3", section(page, "comparison"))[0])
+        assert title == "k-NN 60000 training images, k = 20, T = 0.07", title
+        # The whole counts before a part of it.
+        with open("b/eval/knn.json", "w") as file:
+            json.dump({"results": [{"protocol": "knn", "features": "backbone", "test": 10000,
+                                    "accuracy": 0.8, "train": 60000, "k": 20,
+                                    "temperature": 0.07}]}, file)
+        page, _, _ = make_page("a", "b")
+        rows = rows_of(page, page.find("table", section(page, "comparison"))[1])
+        assert rows[1][2:4] == ["10000", "80.0"] and rows[2][0].startswith("Mean of 2"), rows
+        clean("a", "b")
+
+    @case("results of a later checkpoint of the run count")
+    def _():
+        make_run("a", lines=60)
+        with open("a/eval/retrieval.json", "w") as file:
+            json.dump({"results": [{"protocol": "retrieval", "features": "backbone", "test": 10,
+                                    "step": step, "r1": r1} for step, r1 in
+                                   ((20, 0.2), (60, 0.6), (40, 0.4))]}, file)
+        page, _, _ = make_page("a")
+        rows = rows_of(page, page.find("table", section(page, "comparison"))[1])
+        assert rows[0][3] == "60.0", rows
+        clean("a")
+
+    @case("monitors: log10_p and rho where they are logged, else the logarithm of p")
+    def _():
+        make_run("a", lines=60)
+        make_run("b", lines=60)
+        with open("b/metrics.jsonl", "a") as file:
+            for step in (61, 62, 63):
+                file.write(json.dumps({"kind": "meter", "step": step, "log10_p": -40.5 * step,
+                                       "rho": 0.25, "p_uniform": 0}) + "\n")
+            file.write(json.dumps({"kind": "start", "step": 0, "selectivity": 3.5}) + "\n")
+        page, _, _ = make_page("a", "b")
+        lines = {chart["of"]["aria-label"]: {
+            node["of"]["data-name"]: node["of"]["data-y"] for node in
+            page.find("g", chart, class_="line")} for chart in page.find("svg", class_="chart")}
+        assert lines["log₁₀ p of uniformity"] == {"a": "-0.30103", "b": "-2470.5 -2511 -2551.5"}
+        assert lines["Signal share ρ"] == {"b": "0.25 0.25 0.25"}
+        table = page.find("table", section(page, "comparison"))[0]
+        heads = heads_of(page, table)
+        column = heads.index("Selectivity S") - len(heads)
+        assert [row[column] for row in rows_of(page, table)] == ["–", "3.50"]
+        clean("a", "b")
+
+
 def test_odd_input():
+    @case("names that turn the text around are shown as they are")
+    def _():
+        name = "a\u202egnp.b\u2066\x1b[31m\u200b"
+        make_run(name, lines=60)
+        _, text, _ = make_page(name)
+        assert "a\ufffdgnp.b\ufffd\ufffd[31m\ufffd" in text
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\x1b]", text)
+        clean(name)
+
     @case("names and values are shown, not obeyed")
     def _():
         name = "<img src=x onerror=alert(1)>&\"'"
@@ -279,9 +408,10 @@ def test_odd_input():
         make_run("a", r1=None, lines=60)
         make_run("b", r1=0.1, lines=60)
         page, _, _ = make_page("a", "b")
-        rows = rows_of(page, page.find("table")[0])
-        assert rows[0][2:5] == ["–"] * 3 and rows[1][2:5] == ["8.3", "8.3", "10.0"], rows
-        bold = [text_of(node) for node in page.find("b", page.find("table")[0])]
+        training, retrieval = [rows_of(page, table) for table in page.find("table")[:2]]
+        assert training[0][3:5] == ["–"] * 2 and training[1][3:5] == ["8.3", "8.3"], training
+        assert retrieval[0][3] == "–" and retrieval[1][3] == "10.0", retrieval
+        bold = [text_of(node) for node in page.find("b", section(page, "comparison"))]
         assert "–" not in bold, bold
         clean("a", "b")
 
@@ -309,7 +439,7 @@ def test_odd_input():
         page, _, done = make_page("a")
         assert "nothing has been logged" in done.stderr
         assert [node["of"]["id"] for node in page.find("section")] == [
-            "comparison", "kernels", "retrieval", "views", "configuration"]
+            "comparison", "embeddings", "retrieval", "views", "kernels", "configuration"]
         clean("a")
 
     make_run("a", lines=60)
@@ -486,7 +616,7 @@ def test_browser():
             probe = json.loads(html.unescape(
                 re.search(r'data-probe="([^"]*)"', done.stdout).group(1)))
             assert probe["window"] == width and probe["wide"] <= width, probe
-            assert not probe["hidden"] and probe["dots"] == 2, probe
+            assert not probe["hidden"] and probe["dots"] == 1, probe
             lines = probe["shown"].split("\n")
             step = int(lines[0].removeprefix("step "))
             assert 1 <= step <= 120 and lines[1] == "a", lines
@@ -504,4 +634,4 @@ def test_browser():
     clean("a", "b-with-a-rather-long-name-that-goes-on-and-on")
 
 
-run_tests(test_parts, test_odd_input, test_pictures, test_browser)
+run_tests(test_parts, test_states, test_odd_input, test_pictures, test_browser)
