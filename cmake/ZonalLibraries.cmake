@@ -6,7 +6,7 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 set(dependencies "")
-foreach(part openblas lapacke onednn openmp)
+foreach(part openblas lapacke openmp)
     if(TARGET zonal_dep_${part})
         list(APPEND dependencies zonal_dep_${part})
     endif()

@@ -45,7 +45,7 @@ BEGIN {
         "|nccl|nvtx|nvToolsExt|nvml|nvrtc|mma\\.h|cooperative_groups|device_launch|driver_types" \
         "|vector_types|host_defines)"
     cpu_header = "^(cblas|f77blas|lapack|openblas|omp\\.h|dnnl|oneapi/|mkl)"
-    data_header = "^(jpeglib|jerror|turbojpeg|png\\.h|pngconf|hdf5|H5|zlib|zconf)"
+    data_header = "^(jpeglib|jerror|turbojpeg|png\\.h|pngconf|webp/|gif_lib|tiff|zlib|zconf)"
 
     # the C17 library: all that a public header may include
     n = split("assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp " \
@@ -143,7 +143,7 @@ FNR == 1 {
 
     if (code ~ /^[ \t]*#[ \t]*(el)?if/ && code ~ /ZONAL_HAVE_/ &&
         here !~ /^(backend|ref|cpu|cuda)$/ &&
-        !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|HDF5|ZLIB)/))
+        !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|WEBP|GIF|TIFF|ZLIB)/))
         fault("what was built in is known under src/backend only: ask the table of operations")
 
     if (here != "cli") {

@@ -35,14 +35,10 @@ links() {
         cc $flags -x c - -o "$scratch/probe" "-l$2" >/dev/null 2>&1
 }
 
-# jpeglib.h cannot stand alone, and hdf5 has a folder of its own on Debian.
+# jpeglib.h cannot stand alone.
 links_image() {
     printf '#include <stdio.h>\n#include <%s>\nint main(void) { return 0; }\n' "$1" |
         cc -x c - -o "$scratch/probe" "-l$2" >/dev/null 2>&1
-}
-links_hdf5() {
-    printf '#include <hdf5.h>\nint main(void) { return 0; }\n' |
-        cc -I /usr/include/hdf5/serial -x c - -o "$scratch/probe" >/dev/null 2>&1
 }
 
 # A module that the tests' interpreter sees: Debian's own, which need not be first on PATH.
@@ -77,11 +73,12 @@ need cmake cmake_new_enough                         # the build, 3.25 or later
 need pkg-config has pkg-config                      # finds OpenBLAS; tries the installed zonal.pc
 need libopenblas-dev links cblas.h openblas         # matrix products of the fast CPU side
 need liblapacke-dev links lapacke.h lapacke         # eigenvalues of covariances
-need libdnnl-dev links oneapi/dnnl/dnnl.h dnnl      # fp32 products of the layers of networks
 need libjpeg62-turbo-dev links_image jpeglib.h jpeg  # photographs
 need libpng-dev links png.h png                     # pictures in and out
 need zlib1g-dev links zlib.h z                      # .gz files, checksums
-need libhdf5-dev links_hdf5                         # Galaxy10
+need libwebp-dev links webp/decode.h webp           # WebP images
+need libgif-dev links gif_lib.h gif                 # GIF images
+need libtiff-dev links tiffio.h tiff                # TIFF images
 if [[ $task != build ]]; then
     need python3 has "$python"                      # runs the oracles below
     need python3-numpy module numpy                 # reads and writes the .npy files tests compare

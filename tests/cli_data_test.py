@@ -236,6 +236,7 @@ def test_bad_sources():
     os.makedirs("empty")
     classes("gap", {"ant": 2})
     os.makedirs("gap/bee")
+    os.makedirs("gap/cow")
     with open("list", "w") as file:
         file.write("ant\nbeee\n")
     open("zero.jpg", "wb").close()
@@ -243,10 +244,23 @@ def test_bad_sources():
         file.write("not HDF5")
     classes("loop", {"ant": 2})
     os.symlink("..", "loop/ant/again")
+    os.symlink(".", "loop/ant/round")
     refused("a path that is not there", 1, "nowhere", "data", "info", "nowhere")
     refused("an empty folder", 1, "empty", "data", "info", "empty")
-    refused("a class without pictures", 1, "bee", "data", "info", "gap")
-    refused("a loop of links", 1, "again", "data", "info", "loop")
+
+    @case("two classes without images, two loops of links: both are named, and why this is the end")
+    def _():
+        for name, problems in (("gap", ("class bee has no image", "class cow has no image")),
+                               ("loop", ("loop/ant/again is a link", "loop/ant/round is a link"))):
+            done = run("data", "info", name)
+            lines = done.stderr.splitlines()
+            assert done.returncode == 1 and done.stdout == "" and len(lines) == 3, done.stderr
+            assert all(p in line for p, line in zip(problems, lines)), done.stderr
+            assert "too many broken links" in lines[2], done.stderr
+            assert run("data", "info", name, "--bad-limit", 0.5, "--quiet").returncode == 0
+
+    refused("more textures than can be put in order", 2, "--count", "data", "info",
+            "textures:disk", "--count", 1000000000)
     refused("a class that is not there", 1, "bee", "data", "info", "gap", "--class-list", "list")
     refused("a file that is no source", 1, "text.h5", "data", "info", "text.h5")
     classes("half/val", {"ant": 2, "bee": 2})

@@ -22,8 +22,8 @@ static zonal_status copy(char **argument) {
     zonal__safetensors_content content;
     zonal_status status;
     ZONAL_TRY(zonal__safetensors_open(argument[0], ZONAL__SAFETENSORS_ANY, &in));
-    content = (zonal__safetensors_content){in->tensors, in->count, in->notes, in->note_count,
-                                           atoi(argument[2])};
+    content = (zonal__safetensors_content){in->tensors,    in->count,         in->notes,
+                                           in->note_count, atoi(argument[2]), 0};
     status = zonal__safetensors_write(argument[1], &content);
     zonal__safetensors_close(in);
     return status;

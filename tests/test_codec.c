@@ -382,7 +382,7 @@ static void test_exif(void) {
 static void test_names(void) {
     CHECK(zonal__picture_named("a.jpg") && zonal__picture_named("a.b.JPEG"));
     CHECK(zonal__picture_named("x.Png") && zonal__picture_named(".png"));
-    CHECK(!zonal__picture_named("a.gif") && !zonal__picture_named("jpg"));
+    CHECK(!zonal__picture_named("a.svg") && !zonal__picture_named("jpg"));
     CHECK(!zonal__picture_named("a.jpg.txt") && !zonal__picture_named(""));
 }
 

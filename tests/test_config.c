@@ -452,6 +452,50 @@ static void test_dump_refused(void) {
     CHECK(text == NULL);
 }
 
+static int is_name(const char *name) {
+    return strcmp(name, "name") == 0;
+}
+
+/* "before" and "now" are files; which option differs first, and how. */
+static void test_compare(void) {
+    static const struct {
+        const char *before, *now, *name, *old, *new;
+    } cases[] = {
+        {"", "", NULL, NULL, NULL},
+        {"epochs = 5\n", "epochs = 6\n", "epochs", "5", "6"},
+        {"optimiser.lr = 1e-3\n", "# the same\noptimiser.lr = 0.001\n", NULL, NULL, NULL},
+        {"data.path = \"a\"\n", "", "data-path", "\"a\"", ""},
+        {"", "data.path = \"a = b\"\n", "data-path", "", "\"a = b\""},
+        {"data.path = \"a = b\"\n", "data.path = \"a = c\"\n", "data-path", "\"a = b\"",
+         "\"a = c\""},
+        {"name = \"a\"\n", "name = \"b\"\n", NULL, NULL, NULL}, /* left out */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        reading before = {0}, now = {0};
+        zonal__config_change change;
+        char *text = NULL;
+        int found;
+        if (CHECK_OK(read_text(&before, cases[i].before)) &&
+            CHECK_OK(zonal__config_values(&before.options, is_name, &text)) &&
+            CHECK_OK(read_text(&now, cases[i].now)) &&
+            CHECK_OK(zonal__config_compare(&now.options, is_name, text, &change, &found))) {
+            CHECK_MSG(!strstr(text, "#") && !strstr(text, "\nname"), "%s", text);
+            CHECK_MSG(found == (cases[i].name != NULL), "case %zu", i);
+            if (found && cases[i].name)
+                CHECK_MSG(strcmp(change.name, cases[i].name) == 0 &&
+                              strcmp(change.before, cases[i].old) == 0 &&
+                              strcmp(change.now, cases[i].new) == 0,
+                          "%s: %s, %s", change.name, change.before, change.now);
+            /* Of a version that had fewer options: those at their defaults do not count. */
+            CHECK_OK(zonal__config_compare(&before.options, NULL, "", &change, &found));
+            CHECK(found == (cases[i].before[0] != '\0'));
+        }
+        zonal__free(text);
+        drop(&before);
+        drop(&now);
+    }
+}
+
 static zonal_status read_and_dump(void *path) {
     zonal__options options;
     settings s;
@@ -600,14 +644,17 @@ static void test_cut(void) {
         {LINE(1) "{\"epoch\": 9}\n" LINE(2) "{\"epoch\": 9}\n",
          LINE(1) "{\"epoch\": 9}\n" LINE(2) "{\"epoch\": 9}\n"},
         {LINE(1) LINE(3) "{\"epoch\": 9}\n" LINE(4), LINE(1)},
-        {LINE(1) "\n", LINE(1)},
-        {LINE(1) "rubbish\n" LINE(3), LINE(1)},
+        {LINE(2) "\n", LINE(2)},
+        {LINE(1) LINE(2) "rubbish\n" LINE(3), LINE(1) LINE(2)},
         {"{\"a\": {\"step\": 9}, \"b\": [1.5, null]}\n" LINE(2),
          "{\"a\": {\"step\": 9}, \"b\": [1.5, null]}\n" LINE(2)},
-        {"{\"step\": 1.5}\n", ""},
-        {"{\"step\": 2}", ""},
+        {LINE(2) "{\"step\": 1.5}\n", LINE(2)},
+        {LINE(2) "{\"step\": 2}", LINE(2)},
         {"", ""},
     };
+    /* Damage where lines were on the disk already, or no such file at all. */
+    static const char *const others[] = {"dear diary\n", "{\"step\": 2}", "\n", LINE(1) "rubbish\n",
+                                         LINE(1) "{\"step\": 2, \"no"};
     test_folder folder;
     const char *path;
     if (!CHECK(test_folder_make(&folder))) return;
@@ -616,6 +663,11 @@ static void test_cut(void) {
         write_text(path, cases[i].before, strlen(cases[i].before));
         CHECK_OK(zonal__jsonl_truncate_after(path, "step", 2));
         check_file(path, cases[i].after);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        write_text(path, others[i], strlen(others[i]));
+        CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", 2), ZONAL_FORMAT, "left alone");
+        check_file(path, others[i]);
     }
     write_text(path, "{\"step\": 2}\n\0\0\0", 15); /* zeros after a loss of power */
     CHECK_OK(zonal__jsonl_truncate_after(path, "step", 2));
@@ -626,7 +678,7 @@ static void test_cut(void) {
     write_text(path, "{\"step\": 3}\n{\"step\": 2}\n", 24);
     CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", 2), ZONAL_FORMAT, "a later step");
     check_file(path, "{\"step\": 3}\n{\"step\": 2}\n");
-    CHECK_FAILS(zonal__jsonl_truncate_after(folder.path, "step", 2), ZONAL_IO, "is not a file");
+    CHECK_FAILS(zonal__jsonl_truncate_after(folder.path, "step", 2), ZONAL_IO, "is a folder");
     test_folder_remove(&folder);
 }
 
@@ -733,6 +785,7 @@ static const test_case tests[] = {{"values", test_values},
                                   {"dump_text", test_dump_text},
                                   {"dump_round_trip", test_dump_round_trip},
                                   {"dump_refused", test_dump_refused},
+                                  {"compare", test_compare},
                                   {"memory", test_memory},
                                   {"mutations", test_mutations},
                                   {"lines", test_lines},

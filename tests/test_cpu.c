@@ -50,13 +50,26 @@ static void test_sincos(void) {
     CHECK(isnan(s) && isnan(c));
 }
 
+/* The second factor packed first, panel by panel. */
+static void multiply_in_panels(const zonal__cpu_kernels *kernels, int ta, int tb, int64_t m,
+                               int64_t n, int64_t k, const void *a, const void *b, void *c) {
+    int64_t cols = kernels->gemm_cols, size = (int64_t)kernels->size;
+    char *panels = case_take((n + cols) * k, (size_t)size);
+    for (int64_t j = 0; j < n; j += cols)
+        kernels->gemm_pack(k, n - j < cols ? n - j : cols,
+                           (const char *)b + j * (tb ? k : 1) * size, tb ? 1 : n, tb ? k : 1,
+                           panels + j * k * size);
+    kernels->gemm_panels(m, n, k, a, ta ? 1 : k, ta ? m : 1, panels, 1, c, n);
+    free(panels);
+}
+
 /* Our own matrix product, in every form, against the definition. */
 static void check_gemm(zonal_precision precision, int ta, int tb, int64_t m, int64_t n, int64_t k) {
     const zonal__cpu_kernels *kernels = zonal__cpu_kernels_get(precision);
     double *a = case_rows(m, k, HUGE_VAL, 1), *b = case_rows(k, n, HUGE_VAL, 500);
     double *c = case_rows(m, n, HUGE_VAL, 900), *want = case_take(m * n, sizeof *want);
     void *ra = case_round(precision, m * k, a), *rb = case_round(precision, k * n, b);
-    void *rc = case_round(precision, m * n, c);
+    void *rc = case_round(precision, m * n, c), *panelled = case_round(precision, m * n, c);
     /* element (i, p) of op(A) is a[i][p], or a[p][i] of the array read with the other stride */
     for (int64_t i = 0; i < m * n; i++) want[i] = c[i];
     for (int64_t i = 0; i < m; i++)
@@ -66,7 +79,22 @@ static void check_gemm(zonal_precision precision, int ta, int tb, int64_t m, int
     kernels->gemm(ta, tb, m, n, k, ra, ta ? m : k, rb, tb ? k : n, 1, rc, n);
     for (int64_t i = 0; i < m * n; i++) c[i] = case_element(precision, rc, i);
     CHECK_ARRAY(m * n, c, want, (precision == ZONAL_FP32 ? 1e-5 : 1e-13) * 50);
-    free(a), free(b), free(c), free(want), free(ra), free(rb), free(rc);
+    multiply_in_panels(kernels, ta, tb, m, n, k, ra, rb, panelled);
+    CHECK(memcmp(rc, panelled, (size_t)(m * n) * kernels->size) == 0);
+    free(a), free(b), free(c), free(want), free(ra), free(rb), free(rc), free(panelled);
+}
+
+/* Without beta nothing of what C held may remain, be it NaN, and a product of no terms is 0. */
+static void check_gemm_overwrites(int64_t k) {
+    enum { M = 7, N = 35, MOST = 300 };
+    const zonal__cpu_kernels *kernels = zonal__cpu_kernels_get(ZONAL_FP32);
+    static float a[M * MOST], b[MOST * N], c[M * N];
+    for (int64_t i = 0; i < M * k; i++) a[i] = 1;
+    for (int64_t i = 0; i < k * N; i++) b[i] = 1;
+    for (int64_t i = 0; i < M * N; i++) c[i] = NAN;
+    kernels->gemm(0, 0, M, N, k, a, k, b, N, 0, c, N);
+    for (int64_t i = 0; i < M * N; i++)
+        if (!CHECK_MSG(c[i] == (float)k, "k = %lld: %g", (long long)k, (double)c[i])) return;
 }
 
 static void test_gemm(void) {
@@ -76,7 +104,10 @@ static void test_gemm(void) {
             check_gemm(case_precisions[form & 1], form >> 1 & 1, form >> 2, 5, 37, 300);
             check_gemm(case_precisions[form & 1], form >> 1 & 1, form >> 2, 1, 1, 1);
             check_gemm(case_precisions[form & 1], form >> 1 & 1, form >> 2, 64, 64, 7);
+            check_gemm(case_precisions[form & 1], form >> 1 & 1, form >> 2, 13, 33, 513);
         }
+        check_gemm_overwrites(0);
+        check_gemm_overwrites(300);
     }
     zonal__cpu_kernels_limit(2);
 }

@@ -307,12 +307,67 @@ static void test_memory(void) {
     test_folder_remove(&folder);
 }
 
+static void test_plain(void) {
+    test_folder folder;
+    zonal__file *file;
+    char target[800];
+    int descriptor;
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(target, sizeof target, "%s", test_folder_file(&folder, "target"));
+    write_plain(target, "theirs");
+    CHECK(symlink(target, test_folder_file(&folder, "link")) == 0);
+    CHECK_FAILS(zonal__file_create_plain(folder.name, &file), ZONAL_IO, "is a link");
+    CHECK_FAILS(zonal__file_open_plain(folder.name, O_RDWR | O_CREAT | O_TRUNC, &descriptor),
+                ZONAL_IO, "is a link");
+    CHECK(descriptor == -1);
+    check_content(target, "theirs");
+    CHECK(mkfifo(test_folder_file(&folder, "pipe"), 0600) == 0);
+    CHECK_FAILS(zonal__file_create_plain(folder.name, &file), ZONAL_IO, "pipe");
+    CHECK_FAILS(zonal__file_open_plain(folder.name, O_RDONLY, &descriptor), ZONAL_IO, "pipe");
+    CHECK_FAILS(zonal__file_open_plain(folder.path, O_RDONLY, &descriptor), ZONAL_IO, "a folder");
+    CHECK_FAILS(zonal__file_open_plain(test_folder_file(&folder, "no"), O_RDONLY, &descriptor),
+                ZONAL_IO, "cannot open");
+    if (CHECK_OK(zonal__file_create_plain(target, &file))) {
+        zonal__file_write(file, "ours", 4);
+        CHECK_OK(zonal__file_commit(file));
+        check_content(target, "ours");
+    }
+    if (CHECK_OK(zonal__file_open_plain(target, O_RDONLY, &descriptor))) close(descriptor);
+    test_folder_remove(&folder);
+}
+
+static void test_temporary_names(void) {
+    static const struct {
+        const char *name;
+        size_t length;
+    } cases[] = {{"a.tmp.1-2", 1},
+                 {"a.npy.tmp.123-0", 5},
+                 {"a.tmp.1-2.tmp.3-4", 9},
+                 {".tmp.1-2", 0},
+                 {"a.tmp.", 0},
+                 {"a.tmp.1", 0},
+                 {"a.tmp.1-", 0},
+                 {"a.tmp.-2", 0},
+                 {"a.tmp.1-2x", 0},
+                 {"a.tmp.x1-2", 0},
+                 {"a.tmp.1-2.bak", 0},
+                 {"a.tmp.1-2.tmp.", 0},
+                 {"a.temporary.1-2", 0},
+                 {"", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t got = zonal__file_temporary_of(cases[i].name);
+        CHECK_MSG(got == cases[i].length, "%s: %zu", cases[i].name, got);
+    }
+}
+
 static const test_case tests[] = {
     {"new_file", test_new_file},
     {"replaces_and_keeps_mode", test_replaces_and_keeps_mode},
     {"new_file_obeys_umask", test_new_file_obeys_umask},
     {"abandon", test_abandon},
     {"follows_links", test_follows_links},
+    {"plain", test_plain},
+    {"temporary_names", test_temporary_names},
     {"bad_names", test_bad_names},
     {"no_permission", test_no_permission},
     {"devices_are_written_directly", test_devices_are_written_directly},

@@ -12,7 +12,7 @@
 #include "test.h"
 
 static const zonal_dtype types[] = {ZONAL_DTYPE_FP32, ZONAL_DTYPE_BF16};
-static const char *const way_names[] = {"plain", "oneDNN", "AMX"};
+static const char *const way_names[] = {"plain", "AMX"};
 
 /* Outputs of a training forward and of backward. */
 static const int outputs[] = {Y,     DX,     DRESIDUAL,    DWEIGHT,
@@ -116,14 +116,11 @@ static void check_way(zonal__product_way way) {
         check_linears(way);
     }
     zonal__product_limit(ZONAL__WAY_AMX);
-    if (got != way) test_skip(way == ZONAL__WAY_AMX ? "no AMX here" : "built without oneDNN");
+    if (got != way) test_skip("no AMX here");
 }
 
 static void test_plain(void) {
     check_way(ZONAL__WAY_PLAIN);
-}
-static void test_onednn(void) {
-    check_way(ZONAL__WAY_ONEDNN);
 }
 static void test_amx(void) {
     check_way(ZONAL__WAY_AMX);
@@ -436,7 +433,6 @@ static void test_refused(void) {
 
 static const test_case tests[] = {
     {"convolution and linear, plain", test_plain},
-    {"convolution and linear, oneDNN", test_onednn},
     {"convolution and linear, AMX", test_amx},
     {"norm", test_norm},
     {"norm far from zero", test_norm_far_from_zero},

@@ -362,28 +362,50 @@ static void test_seeded_split(void) {
     test_folder_remove(&folder);
 }
 
-static void test_zero_copy(void) {
+/* What a device is sent: the file as it is, and where each picture lies in it. */
+static void test_whole_file(void) {
     test_folder folder;
     zonal__source *source;
-    size_t bytes;
-    struct stat state;
+    content c;
+    uint8_t piece[10];
     if (!make_pack(&folder, 20, divided)) return;
+    c = load(folder.name);
     if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_VAL, &source))) {
-        const uint8_t *base = zonal__pack_base(source, &bytes);
-        CHECK(stat(folder.name, &state) == 0 && (size_t)state.st_size == bytes);
-        CHECK(memcmp(base, "ZONALPK1", 8) == 0);
+        CHECK(zonal__pack_bytes(source) == c.size);
+        CHECK_OK(zonal__pack_copy(source, 3, sizeof piece, piece));
+        CHECK(memcmp(piece, c.at + 3, sizeof piece) == 0);
         for (int i = 0; i < source->count; i++) {
-            zonal__picture picture;
-            const uint8_t *pixels = zonal__pack_pixels(source, i, &picture);
+            zonal__picture picture = zonal__pack_picture(source, i);
             int width, height, channels;
             shape_of(5 * i, &width, &height, &channels);
-            CHECK(pixels == base + picture.offset && (uintptr_t)pixels % 64 == 0);
+            CHECK(picture.offset % 64 == 0);
             CHECK(picture.width == width && picture.height == height &&
                   picture.channels == channels);
-            CHECK(wrong_elements(pixels, 5 * i, width * height * channels) == 0);
+            CHECK(wrong_elements(c.at + picture.offset, 5 * i, width * height * channels) == 0);
         }
         zonal__source_close(source);
     }
+    free(c.at);
+    test_folder_remove(&folder);
+}
+
+/* A pack that is cut off while it is read is an error, not the end of the process. */
+static void test_cut_while_open(void) {
+    test_folder folder;
+    zonal__source *source;
+    zonal__image image = {0};
+    if (!make_pack(&folder, 300, undivided)) return;
+    if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_ALL, &source))) {
+        CHECK_OK(zonal__source_read(source, 0, &image));
+        CHECK(truncate(folder.name, 100) == 0);
+        for (int i = 1; i < 300; i += 50)
+            CHECK_FAILS(zonal__source_read(source, i, &image), ZONAL_IO,
+                        "has become shorter while it was read");
+        CHECK_FAILS(zonal__pack_verify(source), ZONAL_IO, "has become shorter");
+        CHECK_FAILS(zonal__pack_copy(source, 4096, 1, &image), ZONAL_IO, "has become shorter");
+        zonal__source_close(source);
+    }
+    zonal__image_fini(&image);
     test_folder_remove(&folder);
 }
 
@@ -715,7 +737,8 @@ static const test_case tests[] = {
     {"fit_when_adding", test_fit_when_adding},
     {"own_splits", test_own_splits},
     {"seeded_split", test_seeded_split},
-    {"zero_copy", test_zero_copy},
+    {"whole_file", test_whole_file},
+    {"cut_while_open", test_cut_while_open},
     {"threads", test_threads},
     {"cut_short", test_cut_short},
     {"not_a_pack", test_not_a_pack},

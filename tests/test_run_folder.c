@@ -2,16 +2,62 @@
  * Run folders: what is in them, what is kept, and how they are wound back after a process was
  * killed; the collapse meter on points whose meters are known.
  */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
 #include "core/file_read.h"
 #include "core/json_read.h"
 #include "core/memory.h"
+#include "core/random.h"
 #include "failing_alloc.h"
 #include "folder.h"
 #include "test.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
+#include "zonal/uniformity.h"
 
 enum { KEEP = 2 };
+
+/* ---- what reaches the disk ------------------------------------------------------------------- */
+
+/* The calls that make a name lasting, in their order: these stand in for the C library's. */
+typedef struct disk_call {
+    int is_rename;
+    dev_t device;
+    ino_t folder; /* of an fsync: which folder; 0: it was a file */
+} disk_call;
+static disk_call disk_calls[256];
+static int disk_call_count;
+
+static void note_call(disk_call call) {
+    if (disk_call_count < 256) disk_calls[disk_call_count++] = call;
+}
+
+int fsync(int descriptor) {
+    struct stat state;
+    if (fstat(descriptor, &state) == 0 && S_ISDIR(state.st_mode))
+        note_call((disk_call){.device = state.st_dev, .folder = state.st_ino});
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+int rename(const char *from, const char *to) {
+    note_call((disk_call){.is_rename = 1});
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+/* Whether the folder was flushed after everything was renamed that was. */
+static int is_flushed(const char *path) {
+    struct stat state;
+    int flushed = 0;
+    if (stat(path, &state) != 0) return 0;
+    for (int i = 0; i < disk_call_count; i++)
+        if (disk_calls[i].is_rename)
+            flushed = 0;
+        else if (disk_calls[i].folder == state.st_ino && disk_calls[i].device == state.st_dev)
+            flushed = 1;
+    return flushed;
+}
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -177,12 +223,35 @@ static void test_checkpoints(void) {
     remove_tree(folder.path);
 }
 
+/* A loss of power after the call must not take the names back. */
+static void test_names_last(void) {
+    test_folder folder;
+    zonal__run_folder run;
+    zonal__trainer *trainer;
+    char runs[800], path[ZONAL__RUN_FOLDER_PATH];
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(runs, sizeof runs, "%s", test_folder_file(&folder, "runs"));
+    if (CHECK_OK(make_trainer(&trainer))) {
+        disk_call_count = 0;
+        if (CHECK_OK(zonal__run_folder_create_next(runs, "run", "", KEEP, &run))) {
+            CHECK(is_flushed(run.path) && is_flushed(runs));
+            disk_call_count = 0;
+            CHECK_OK(zonal__run_folder_save(&run, trainer, .5));
+            CHECK_OK(zonal__run_folder_file(&run, "checkpoints", path));
+            CHECK(disk_call_count >= 4 && is_flushed(path)); /* best, and that of the step */
+            zonal__run_folder_close(&run);
+        }
+        zonal__trainer_destroy(trainer);
+    }
+    remove_tree(folder.path);
+}
+
 /* Every line is one JSON object, with its numbers; what is not finite is null. */
 static void test_lines(void) {
     test_folder folder;
     zonal__run_folder run;
     const zonal__step_line line = {.step = 7, .epoch = .25, .metrics = {.loss = {.total = 1.5}}};
-    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .p_uniform = .5};
+    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .log10_p = -.5};
     const zonal__online_result knn = {.protocol = ZONAL__ONLINE_KNN, .accuracy = .75};
     const zonal__online_result retrieval = {.protocol = ZONAL__ONLINE_RETRIEVAL, .r1 = .5};
     static const char *const wanted[] = {"\"loss\": 1.5,", "\"mean_cosine\": null,",
@@ -268,7 +337,7 @@ static void test_meter(void) {
     if (CHECK_OK(zonal__meter_read(DIM, DIM, z[0], 1, &meter))) {
         CHECK_CLOSE(meter.mean_cosine, 0, 1e-6);      /* rounding of fp32 */
         CHECK_CLOSE(meter.effective_rank, DIM, 1e-4); /* likewise, through a square root */
-        CHECK(meter.p_uniform > .05 && meter.p_uniform <= 1);
+        CHECK(meter.log10_p > -1.3 && meter.log10_p <= 0);
         CHECK(zonal__meter_collapsed(&meter, &limits) == NULL);
     }
     /* All in one place. */
@@ -277,7 +346,7 @@ static void test_meter(void) {
     if (CHECK_OK(zonal__meter_read(2 * DIM, DIM, z[0], 1, &meter))) {
         CHECK_CLOSE(meter.mean_cosine, 1, 1e-6);
         CHECK_CLOSE(meter.effective_rank, 1, 1e-2); /* the roots of rounding errors count */
-        CHECK(meter.p_uniform < 1e-10);
+        CHECK(meter.log10_p < -10);
         CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
     }
     /* On one axis, half each way: n = 16 points have the mean cosine -1/15. */
@@ -288,20 +357,66 @@ static void test_meter(void) {
         CHECK_CLOSE(meter.effective_rank, 1, 1e-2);
         CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "effective rank") == 0);
     }
+    /* Views of one sample at cosine .6, of two at .2: half of what is left above .2. */
+    meter.mean_cosine = .2;
+    zonal__meter_read_alignment(.5 * (1 - .6), .5, &meter);
+    CHECK_CLOSE(meter.rho, .5, 1e-12);
+    CHECK(!zonal__meter_dispersed(&meter));
+    meter.mean_cosine = .001;
+    zonal__meter_read_alignment(.493, .5, &meter);
+    CHECK_CLOSE(meter.rho, .013 / .999, 1e-12);
+    CHECK(zonal__meter_dispersed(&meter));
+    meter.rho = NAN;
+    CHECK(!zonal__meter_dispersed(&meter));
     meter.mean_cosine = NAN;
     CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
     memset(z, 0, sizeof z);
     CHECK(zonal__meter_read(DIM, DIM, z[0], 1, &meter) == ZONAL_NUMERIC);
 }
 
-static const test_case tests[] = {{"create", test_create},
-                                  {"create_next", test_create_next},
-                                  {"checkpoints", test_checkpoints},
-                                  {"lines", test_lines},
-                                  {"numbers", test_numbers},
-                                  {"allocations", test_allocations},
-                                  {"meter", test_meter},
-                                  {0}};
+/* The monitor of training and zonal test look at the same points: axes k = 0, 1, ... scaled by
+ * falling^k, and a push along the first. One rank, one cosine, one verdict; by the definitions,
+ * half of the directions is no collapse, and neither is a cone. */
+static void test_one_verdict(void) {
+    enum { ROWS = 256, WIDE = 64 };
+    static const struct {
+        double falling, push;
+        const char *collapsed;
+    } shapes[] = {{1, 0, NULL},   {.96, 0, NULL},         {.9, 0, NULL}, {.3, 0, "effective rank"},
+                  {1, .17, NULL}, {1, 1.2, "mean cosine"}};
+    const zonal__collapse_limits usual = {ZONAL_COLLAPSE_COSINE, ZONAL_COLLAPSE_RANK};
+    const zonal_uniformity_options options = {.precision = ZONAL_FP32};
+    static float z[ROWS][WIDE];
+    static double row[WIDE];
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        zonal_uniformity_report report;
+        zonal__meter meter;
+        const char *said;
+        for (int i = 0; i < ROWS; i++) {
+            zonal__random random = {test_seed, ZONAL__STREAM_UNIFORM, 0};
+            zonal__random_direction(&random, (uint64_t)i, WIDE, row);
+            for (int k = 0; k < WIDE; k++) z[i][k] = (float)(row[k] * pow(shapes[s].falling, k));
+            z[i][0] += (float)(8 * shapes[s].push);
+        }
+        if (!CHECK_OK(zonal__meter_read(ROWS, WIDE, z[0], 1, &meter)) ||
+            !CHECK_OK(zonal_uniformity_run(&options, ROWS, WIDE, z, &report)))
+            return;
+        said = zonal__meter_collapsed(&meter, &usual);
+        CHECK_CLOSE(meter.effective_rank, report.effective_rank, 1e-9);
+        CHECK_CLOSE(meter.mean_cosine, report.mean_cosine, 1e-12);
+        CHECK_MSG(!said == !strstr(report.verdict, "Collapsed"), "%s; %s", said ? said : "sound",
+                  report.verdict);
+        CHECK_MSG(said ? shapes[s].collapsed && strcmp(said, shapes[s].collapsed) == 0
+                       : !shapes[s].collapsed,
+                  "shape %d: %s, rank %g of %g, mean cosine %g", (int)s, said ? said : "sound",
+                  meter.effective_rank, meter.expected_rank, meter.mean_cosine);
+    }
+}
+
+static const test_case tests[] = {
+    {"create", test_create}, {"create_next", test_create_next}, {"checkpoints", test_checkpoints},
+    {"names_last", test_names_last}, {"lines", test_lines},   {"numbers", test_numbers},         {"allocations", test_allocations},
+    {"meter", test_meter},   {"one_verdict", test_one_verdict}, {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -88,7 +88,7 @@ static const zonal__safetensors_note notes[] = {
 enum { TENSORS = sizeof all_types / sizeof all_types[0], NOTES = 4 };
 
 static zonal__safetensors_content everything(int checksum) {
-    return (zonal__safetensors_content){all_types, TENSORS, notes, NOTES, checksum};
+    return (zonal__safetensors_content){all_types, TENSORS, notes, NOTES, checksum, 0};
 }
 
 static void check_everything(const zonal__safetensors *file) {
@@ -202,7 +202,7 @@ static void test_fetched(void) {
          .fetch = fetch_pattern,
          .context = &calls},
         {.name = "v", .type = ZONAL__SAFETENSORS_F32, .rank = 1, .shape = {6}, .data = f32}};
-    zonal__safetensors_content content = {tensors, 2, NULL, 0, 1};
+    zonal__safetensors_content content = {tensors, 2, NULL, 0, 1, 0};
     test_folder folder;
     zonal__safetensors *file;
     if (!CHECK(test_folder_make(&folder))) return;
@@ -234,7 +234,7 @@ static void test_write_refused(void) {
         .name = "a", .type = ZONAL__SAFETENSORS_U8, .rank = 1, .shape = {1}, .data = u8};
     zonal__safetensor pair[2] = {good, good};
     zonal__safetensors_note two[2] = {{"k", "1"}, {"k", "2"}};
-    zonal__safetensors_content content = {pair, 2, NULL, 0, 0};
+    zonal__safetensors_content content = {pair, 2, NULL, 0, 0, 0};
     test_folder folder;
     const char *path;
     if (!CHECK(test_folder_make(&folder))) return;
@@ -261,7 +261,7 @@ static void test_write_refused(void) {
     pair[1].data = pair[0].data = u8;
     pair[1].shape[0] = pair[0].shape[0] = INT64_MAX;
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "too large for any file");
-    content = (zonal__safetensors_content){&good, 1, two, 2, 0};
+    content = (zonal__safetensors_content){&good, 1, two, 2, 0, 0};
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "\"k\" is there twice");
     two[1].key = "zonal.checksum";
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "for its checksum");
@@ -595,7 +595,7 @@ static zonal_status write_and_open(void *path) {
                                     .shape = {10},
                                     .fetch = fetch_pattern,
                                     .context = &calls}};
-    zonal__safetensors_content content = {tensors, 2, notes, NOTES, 1};
+    zonal__safetensors_content content = {tensors, 2, notes, NOTES, 1, 0};
     zonal__safetensors *file;
     ZONAL_TRY(zonal__safetensors_write(path, &content));
     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_SUMMED, &file));

@@ -196,6 +196,25 @@ static void test_json_text(void) {
     zonal__json_fini(&json);
 }
 
+static void test_json_raw(void) {
+    zonal__json json;
+    const char *text;
+    zonal__json_init(&json, NULL);
+    zonal__json_begin_object(&json);
+    zonal__json_key(&json, "a");
+    zonal__json_raw(&json, "[1, 2]xyz", 6);
+    zonal__json_key(&json, "b");
+    zonal__json_begin_array(&json);
+    zonal__json_raw(&json, "{\"c\": 3}", 8);
+    zonal__json_int(&json, 4);
+    zonal__json_end_array(&json);
+    zonal__json_end_object(&json);
+    if (CHECK_OK(zonal__json_finish(&json, &text)))
+        CHECK_MSG(strcmp(text, "{\n  \"a\": [1, 2],\n  \"b\": [\n    {\"c\": 3}, 4]\n}\n") == 0,
+                  "got:\n%s", text);
+    zonal__json_fini(&json);
+}
+
 static void test_json_doubles_round_trip(void) {
     static const double values[] = {
         0.1, -0.0, 1e300, DBL_MIN, DBL_TRUE_MIN, DBL_MAX, 1.0 / 3, 1e22, 123456789012345678.0};
@@ -357,6 +376,78 @@ static void test_json_memory(void) {
     test_every_allocation("a JSON text of 100 kB", write_long_text, NULL);
 }
 
+static void check_plain(const char *text, const char *want) {
+    char out[64];
+    zonal__text_plain(text, out, sizeof out);
+    CHECK_MSG(strcmp(out, want) == 0, "got \"%s\", want \"%s\"", out, want);
+}
+
+static void test_plain(void) {
+    check_plain("", "");
+    check_plain("plain, \xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80",
+                "plain, \xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80");
+    check_plain("a\033[31mb", "a\\x1b[31mb");
+    check_plain("a\nb\tc\177", "a\\x0ab\\x09c\\x7f");
+    check_plain("\xc2\x9b", "\\u009b"); /* C1: another ESC [ */
+    check_plain("a\xe2\x80\xae"
+                "b",
+                "a\\u202eb"); /* right to left from here on */
+    check_plain("\xe2\x80\xa8\xe2\x81\xa7", "\\u2028\\u2067");
+    check_plain("\xd8\x9c", "\\u061c");
+    check_plain("\xff\xc3(\xe2\x82", "\\xff\\xc3(\\xe2\\x82");        /* bytes that are no UTF-8 */
+    check_plain("\xc0\xaf\xed\xa0\x80", "\\xc0\\xaf\\xed\\xa0\\x80"); /* overlong, surrogate */
+}
+
+static void test_plain_is_cut(void) {
+    char out[64];
+    for (size_t size = 8; size < 40; size++) {
+        memset(out, 'Z', sizeof out);
+        zonal__text_plain("0123456789\xc3\xbc\033\xc3\xbc"
+                          "end, and more",
+                          out, size);
+        size_t length = strlen(out);
+        CHECK_MSG(length < size && out[size] == 'Z', "size %zu: %zu bytes", size, length);
+        CHECK_MSG(size > 31 || strcmp(out + length - 3, "...") == 0, "size %zu: %s", size, out);
+        for (const char *c = out; *c; c += zonal__text_utf8(c))
+            if (!CHECK(zonal__text_utf8(c) > 0)) break;
+    }
+}
+
+static void test_shorten(void) {
+    char sentence[3001], out[100];
+    memset(sentence, 'x', 3000);
+    memcpy(sentence, "cannot read ", 12);
+    memcpy(sentence + 2980, "; name another file", 20);
+    zonal__text_shorten(sentence, out, sizeof out);
+    CHECK(strlen(out) < sizeof out);
+    CHECK(strncmp(out, "cannot read xxx", 15) == 0 && strstr(out, " ... "));
+    CHECK(strcmp(out + strlen(out) - 19, "; name another file") == 0);
+    zonal__text_shorten("short", out, sizeof out);
+    CHECK(strcmp(out, "short") == 0);
+    sentence[99] = '\0';
+    zonal__text_shorten(sentence, out, sizeof out); /* just fits */
+    CHECK(strcmp(out, sentence) == 0);
+}
+
+static void test_p(void) {
+    static const struct {
+        double log10_p;
+        const char *want;
+    } cases[] = {{0, "1.0000"},        {-1.466, "0.0342"},       {-3.999, "0.0001"},
+                 {-6.92, "1.2e-07"},   {-299.5, "3.2e-300"},     {-300.5, "1e-300"},
+                 {-5119.7, "1e-5120"}, {-99999.25, "<1e-99999"}, {-1e300, "<1e-99999"},
+                 {NAN, "-"},           {-INFINITY, "<1e-300"}};
+    char out[ZONAL__P_TEXT];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK_MSG(strcmp(zonal__text_p(cases[i].log10_p, out), cases[i].want) == 0,
+                  "10^%g: got %s, want %s", cases[i].log10_p, out, cases[i].want);
+}
+
+static void test_plural(void) {
+    CHECK(strcmp(zonal__text_plural(1), "") == 0);
+    CHECK(strcmp(zonal__text_plural(0), "s") == 0 && strcmp(zonal__text_plural(2), "s") == 0);
+}
+
 static const test_case tests[] = {{"distance", test_distance},
                                   {"distance_of_long_words", test_distance_of_long_words},
                                   {"nearest", test_nearest},
@@ -364,7 +455,13 @@ static const test_case tests[] = {{"distance", test_distance},
                                   {"int", test_int},
                                   {"scale", test_scale},
                                   {"utf8", test_utf8},
+                                  {"plain", test_plain},
+                                  {"plain_is_cut", test_plain_is_cut},
+                                  {"shorten", test_shorten},
+                                  {"p", test_p},
+                                  {"plural", test_plural},
                                   {"json_text", test_json_text},
+                                  {"JSON that is JSON already", test_json_raw},
                                   {"json_doubles_round_trip", test_json_doubles_round_trip},
                                   {"json_decimal_comma", test_json_decimal_comma},
                                   {"json_stream", test_json_stream},

@@ -176,13 +176,23 @@ static void test_collapses(void) {
     for (int i = 0; i < N; i++)
         for (int k = 7; k < D; k++) points[i * D + k] *= 1e-3;
     report = report_of((zonal_uniformity_options){0}, N, D);
-    CHECK_MSG(strstr(report.verdict, "Collapsed to about 7 directions of 32"), "%s",
+    CHECK_MSG(strstr(report.verdict, "Not uniform: the points fill about 7 directions of 32"), "%s",
+              report.verdict);
+    fill_uniform(4);
+    for (int i = 0; i < N; i++)
+        for (int k = 2; k < D; k++) points[i * D + k] *= 1e-4;
+    report = report_of((zonal_uniformity_options){0}, N, D);
+    CHECK_MSG(strstr(report.verdict, "Collapsed to about 2 directions of 32"), "%s",
               report.verdict);
     fill_uniform(5);
     for (int i = 0; i < N; i++) points[i * D] += 3;
     report = report_of((zonal_uniformity_options){0}, N, D);
-    CHECK_MSG(strstr(report.verdict, "Collapsed into a cone"), "%s", report.verdict);
+    CHECK_MSG(strstr(report.verdict, "Not uniform: a cone"), "%s", report.verdict);
     CHECK(find(&report, "rayleigh")->log10_p < -1000);
+    fill_uniform(5);
+    for (int i = 0; i < N; i++) points[i * D] += 6;
+    report = report_of((zonal_uniformity_options){0}, N, D);
+    CHECK_MSG(strstr(report.verdict, "Collapsed almost to a point"), "%s", report.verdict);
     for (int i = 0; i < N * D; i++) points[i] = i % D == 0 ? 2 : 0;
     report = report_of((zonal_uniformity_options){0}, N, D);
     CHECK_MSG(strstr(report.verdict, "Collapsed to a point"), "%s", report.verdict);

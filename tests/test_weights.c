@@ -340,6 +340,67 @@ static void test_unchanged_on_failure(void) {
     test_folder_remove(&folder);
 }
 
+static zonal_status begin_with(const char *path, zonal__model *model, zonal__weights_begun *begun) {
+    zonal__safetensors *file;
+    zonal_status status;
+    ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
+    status = zonal__weights_begin(file, model, begun);
+    zonal__safetensors_close(file);
+    return status;
+}
+
+/* One value of a tensor in a model on the host. */
+static float value_of(const zonal__model *model, const char *name) {
+    const zonal__entry *entry = zonal__model_find(model, name);
+    return (zonal__entry_is_trained(entry) ? model->parameters : model->statistics)[entry->offset];
+}
+
+/* Training begins with a file: what fits is taken, a projector that does not is left as it is. */
+static void test_begin(void) {
+    test_folder folder;
+    char path[800];
+    zonal__network_spec spec = small_network(), other = spec;
+    zonal__model *model, *target, *wider;
+    zonal__weights_begun begun;
+    content *c;
+    if (!CHECK(test_folder_make(&folder)) || !(model = make_model(&spec))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "w.safetensors"));
+    for (int64_t i = 0; i < model->graph.parameter_size; i++) model->parameters[i] += 1;
+    other.projector_width[0] = 32;
+    target = make_model(&spec);
+    wider = make_model(&other);
+    c = make_content(model);
+    CHECK_OK(write_content(c, path));
+    if (CHECK_OK(begin_with(path, target, &begun))) {
+        CHECK(same_values(model, target) && begun.projector && begun.has_projector);
+        CHECK(begun.tensors == c->count - 21); /* norms count their batches, which is not taken */
+    }
+    float first = value_of(wider, "projector.0.weight"), bias = value_of(wider, "projector.3.bias");
+    if (CHECK_OK(begin_with(path, wider, &begun))) {
+        CHECK(!begun.projector && begun.has_projector && begun.tensors == 100);
+        CHECK(value_of(wider, "conv1.weight") == value_of(model, "conv1.weight"));
+        CHECK(value_of(wider, "bn1.running_var") == value_of(model, "bn1.running_var"));
+        /* Of its last layer the bias alone would fit: half a projector is none. */
+        CHECK(value_of(wider, "projector.0.weight") == first);
+        CHECK(value_of(wider, "projector.3.bias") == bias);
+    }
+    c->tensors[number_of(c, "layer1.0.conv1.weight")].name = "layer1.0.conv7.weight";
+    c->tensors[number_of(c, "conv1.weight")].shape[0] = 4;
+    CHECK_OK(write_content(c, path));
+    zonal__model_destroy(target);
+    target = make_model(&spec);
+    CHECK_FAILS(begin_with(path, target, &begun), ZONAL_SHAPE,
+                "1 missing (layer1.0.conv1.weight), 1 of another shape (conv1.weight is 4x1x3x3, "
+                "not 8x1x3x3), 1 without a place (layer1.0.conv7.weight)");
+    for (int64_t i = 0; i < model->graph.parameter_size; i++) model->parameters[i] -= 1;
+    CHECK(value_of(target, "bn1.weight") == value_of(model, "bn1.weight"));
+    zonal__model_destroy(model);
+    zonal__model_destroy(target);
+    zonal__model_destroy(wider);
+    drop_content(c);
+    test_folder_remove(&folder);
+}
+
 static void test_export(void) {
     test_folder folder;
     char path[800], target[800];
@@ -378,6 +439,17 @@ static zonal_status open_and_drop(void *context) {
     return ZONAL_OK;
 }
 
+static zonal_status begin_and_drop(void *context) {
+    zonal__network_spec spec = small_network();
+    zonal__weights_begun begun;
+    zonal__model *model;
+    zonal_status status;
+    ZONAL_TRY(zonal__model_create(&spec, zonal__nn_ref(), &model));
+    status = begin_with(context, model, &begun);
+    zonal__model_destroy(model);
+    return status;
+}
+
 static zonal_status export_and_drop(void *context) {
     char target[900];
     zonal__safetensors *file;
@@ -402,6 +474,7 @@ static void test_memory(void) {
     drop_content(c);
     zonal__model_destroy(model);
     test_every_allocation("opening weights", open_and_drop, path);
+    test_every_allocation("beginning with weights", begin_and_drop, path);
     test_every_allocation("exporting weights", export_and_drop, path);
     test_folder_remove(&folder);
 }
@@ -411,6 +484,7 @@ static const test_case tests[] = {{"a network is known again", test_known_again}
                                   {"bf16", test_bf16},
                                   {"refusals", test_refusals},
                                   {"unchanged on failure", test_unchanged_on_failure},
+                                  {"begin", test_begin},
                                   {"export", test_export},
                                   {"every allocation fails", test_memory},
                                   {0}};

@@ -89,7 +89,7 @@ typedef struct zonal_kernel_constants {
 ZONAL_API void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out);
 
 /* out[i] = the derivative of order 0, 1 or 2 of phi at c[i], for n cosines in [-1, 1]. Chordal has
- * no finite derivative at c = 1: infinity there. */
+ * no finite derivative at c = 1: infinity there. With n = 0 the arrays may be NULL. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_eval(const zonal_kernel *kernel, int order,
                                                         int64_t n, const double *c, double *out);
 

@@ -160,6 +160,9 @@ typedef struct zonal_plan_info {
     double bias; /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
     double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
     double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
+    /* q: near uniform points D grows by q |M - I/d|_F^2 with their second moment M = mean x x^T:
+     * b_2 d/(d-1), with b_2 = a_2/(a_0 C_norm) for KL; what selectivity needs. SIGReg: 0. */
+    double anisotropy;
     zonal_implementation implementation; /* the one chosen */
     const char *backend;                 /* "ref", "cpu", "cuda" */
     size_t scratch_bytes;                /* memory held beyond input and gradient */
@@ -176,10 +179,12 @@ ZONAL_API void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info
  * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
  */
 typedef enum zonal_gain {
-    ZONAL_GAIN_AUTO = 0,  /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
-    ZONAL_GAIN_UNIT = 1,  /* 1: the printed equation */
-    ZONAL_GAIN_BATCH = 2, /* B: the test statistic B * D */
-    ZONAL_GAIN_VALUE = 3  /* gain_value */
+    ZONAL_GAIN_AUTO = 0,       /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
+    ZONAL_GAIN_UNIT = 1,       /* 1: the printed equation */
+    ZONAL_GAIN_BATCH = 2,      /* B: the test statistic B * D */
+    ZONAL_GAIN_VALUE = 3,      /* gain_value */
+    ZONAL_GAIN_MARGIN = 4,     /* gain_value times the threshold f* */
+    ZONAL_GAIN_SELECTIVITY = 5 /* the gain whose selectivity S is gain_value */
 } zonal_gain;
 
 typedef struct zonal_objective_options {
@@ -207,6 +212,32 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_create(const zonal_objecti
                                                              int64_t batch, int64_t dim,
                                                              zonal_objective **objective);
 ZONAL_API void zonal_objective_destroy(zonal_objective *objective);
+
+/* The weights an objective works with, known when it is made.
+ *
+ *   Collapse. Near one point, a direction in which all views of all samples vary by chance grows
+ *   only if the gain exceeds f* = (1-lambda) K/(lambda psi'(1)).
+ *
+ *   Selectivity. Near uniform points, with p_j the share of variance along direction j and rho_j
+ *   the part of it that the views of a sample have in common,
+ *       L ~ (1-lambda) K sum_j p_j (1 - rho_j) + lambda gain q sum_j (p_j - 1/d)^2,
+ *   least at p_j = (1 + S (rho_j - mean rho))/d with S = (1-lambda) K d/(2 lambda gain q): how
+ *   strongly directions follow what views share. Small S: dispersed for long; large S: low rank. */
+typedef struct zonal_objective_info {
+    double gain;        /* the factor in use */
+    double k;           /* K = 1 + 1/V_global - 2/V, 1 - 1/V when all V views are global */
+    double threshold;   /* f*; 0: not known for this method */
+    double margin;      /* gain/f*; 0: not known */
+    double anisotropy;  /* q, see zonal_plan_info */
+    double selectivity; /* S; 0: not known */
+} zonal_objective_info;
+
+/* What zonal_objective_create would make of these arguments, without making it. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_describe(
+    const zonal_objective_options *options, int64_t views, int64_t global_views, int64_t batch,
+    int64_t dim, zonal_objective_info *info);
+ZONAL_API void zonal_objective_info_get(const zonal_objective *objective,
+                                        zonal_objective_info *info);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_execute(zonal_objective *objective,
                                                               const void *z,
                                                               zonal_objective_parts *parts,

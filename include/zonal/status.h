@@ -5,6 +5,11 @@
  * the calling thread says what was wrong and what to do about it, in one sentence, and where in the
  * library it was noticed. The library never prints, never exits, and never leaves an output object
  * half-made: on failure the pointer it was to fill is set to NULL.
+ *
+ * NULL is refused where a pointer is needed: ZONAL_ARGUMENT, and the sentence names the argument.
+ * Where it is allowed (a gradient that is not wanted, a stream, an allocator), it is said there.
+ * Functions that return no status take NULL too: destroy and set functions do nothing then, and get
+ * functions give zeros.
  */
 #ifndef ZONAL_STATUS_H
 #define ZONAL_STATUS_H

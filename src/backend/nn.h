@@ -141,7 +141,7 @@ zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int train
 zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
-const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, oneDNN in fp32, else own loops */
+const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, else own loops */
 /* cuDNN, cuBLASLt and own kernels. NULL, with an error recorded, without CUDA or cuDNN. */
 const zonal__nn_table *zonal__nn_cuda(void);
 

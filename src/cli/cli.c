@@ -7,20 +7,34 @@
 #include <sys/stat.h>
 
 #include "core/memory.h"
+#include "core/text.h"
 
 void zonal__cli_make_plain(char *text) {
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    char *out = text;
+    int bytes;
+    for (; *text; text += bytes) {
+        int hidden = zonal__text_hidden(text, &bytes);
+        if (hidden) *out = '?';
+        if (!hidden) memmove(out, text, (size_t)bytes);
+        out += hidden ? 1 : bytes;
+    }
+    *out = '\0';
+}
+
+zonal__cli_text zonal__cli_plain(const char *text) {
+    zonal__cli_text plain;
+    zonal__text_plain(text, plain.text, sizeof plain.text);
+    return plain;
 }
 
 void zonal__cli_say(const char *format, ...) {
-    char line[1024];
+    char whole[8192], line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    vsnprintf(whole, sizeof whole, format, arguments);
     va_end(arguments);
-    zonal__cli_make_plain(line);
-    fprintf(stderr, "zonal: %s\n", line);
+    zonal__text_shorten(whole, line, sizeof line);
+    fprintf(stderr, "zonal: %s\n", zonal__cli_plain(line).text);
 }
 
 zonal_status zonal__cli_make_folder(const char *path) {
@@ -47,7 +61,7 @@ int zonal__cli_failed(void) {
 }
 
 int zonal__cli_misused(const char *format, ...) {
-    char line[1024];
+    char line[8192];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);

@@ -70,8 +70,15 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
-/* Puts '?' in the place of control characters. Names come from outside: one line must stay one
- * line, on any terminal. */
+/* A text from outside (a name of a file or of a class) as it may go to a terminal: what core/text.h
+ * calls hidden is escaped, so that one line stays one line. printf("%s\n",
+ * zonal__cli_plain(path).text) */
+typedef struct zonal__cli_text {
+    char text[2048];
+} zonal__cli_text;
+zonal__cli_text zonal__cli_plain(const char *text);
+
+/* The same in place, for the columns of a table: '?' stands for each hidden character. */
 void zonal__cli_make_plain(char *text);
 
 /* Makes the folder where it is missing; the one that it lies in must be there. */

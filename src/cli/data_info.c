@@ -54,23 +54,11 @@ static const char *class_name(const zonal__source *source, int k, char number[16
     return number;
 }
 
-/* A text from outside as it may go to a terminal. */
-typedef struct plain {
-    char text[2048];
-} plain;
-
-static plain plain_of(const char *text) {
-    plain p;
-    snprintf(p.text, sizeof p.text, "%s", text);
-    zonal__cli_make_plain(p.text);
-    return p;
-}
-
 static void print_classes(const zonal__source *source, const zonal__description *d) {
     char number[16];
     if (source->classes > 0) printf("  classes    %d\n", source->classes);
     for (int k = 0; k < source->classes && k < MOST_CLASSES && d->class_counts; k++)
-        printf("    %-32s %8" PRId64 "\n", plain_of(class_name(source, k, number)).text,
+        printf("    %-32s %8" PRId64 "\n", zonal__cli_plain(class_name(source, k, number)).text,
                d->class_counts[k]);
     if (source->classes > MOST_CLASSES)
         printf("    ... and %d more (--json prints all)\n", source->classes - MOST_CLASSES);
@@ -78,14 +66,14 @@ static void print_classes(const zonal__source *source, const zonal__description 
 
 static void print_bad(const zonal__description *d) {
     for (int i = 0; i < ZONAL__DESCRIPTION_BAD && d->bad_why[i]; i++)
-        printf("  bad        %s\n", plain_of(d->bad_why[i]).text);
+        printf("  bad        %s\n", zonal__cli_plain(d->bad_why[i]).text);
     if (d->bad > ZONAL__DESCRIPTION_BAD)
         printf("    ... and %" PRId64 " more\n", d->bad - ZONAL__DESCRIPTION_BAD);
 }
 
 static void print_text(const zonal__source *source, const zonal__description *d) {
-    printf("%s: %s, %" PRId64 " pictures", plain_of(source->path).text, source->table->kind,
-           d->count);
+    printf("%s: %s, %" PRId64 " picture%s", zonal__cli_plain(source->path).text,
+           source->table->kind, d->count, zonal__text_plural(d->count));
     if (d->bad) printf(" and %" PRId64 " that cannot be read", d->bad);
     if (d->count == 0) {
         putchar('\n');

@@ -197,8 +197,9 @@ int zonal__cli_data_pack(int argc, char **argv) {
     zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();
     if (!s.quiet) {
-        printf("%s: %" PRId64 " pictures", s.out, j.packed);
-        if (j.bad) printf(", %" PRId64 " corrupt ones left out", j.bad);
+        printf("%s: %" PRId64 " picture%s", zonal__cli_plain(s.out).text, j.packed,
+               zonal__text_plural(j.packed));
+        if (j.bad) printf(", %" PRId64 " corrupt one%s left out", j.bad, zonal__text_plural(j.bad));
         putchar('\n');
     }
     return ZONAL__EXIT_OK;

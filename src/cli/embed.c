@@ -127,13 +127,15 @@ static zonal_status check(const settings *s, const zonal__subject *subject,
 static void report(const settings *s, const zonal__subject *subject, const zonal__source *source) {
     const zonal__graph *graph = &subject->model->graph;
     if (s->out)
-        printf("%s: %" PRId64 " x %d features of a ResNet-%d\n", s->out, source->count,
-               graph->feature_dim, subject->model->spec.depth);
+        printf("%s: %" PRId64 " x %d features of a ResNet-%d\n", zonal__cli_plain(s->out).text,
+               source->count, graph->feature_dim, subject->model->spec.depth);
     if (s->projections)
-        printf("%s: %" PRId64 " x %d projections\n", s->projections, source->count,
-               graph->projection_dim);
+        printf("%s: %" PRId64 " x %d projections\n", zonal__cli_plain(s->projections).text,
+               source->count, graph->projection_dim);
     if (s->labels)
-        printf("%s: %" PRId64 " labels of %d classes\n", s->labels, source->count, source->classes);
+        printf("%s: %" PRId64 " label%s of %d class%s\n", zonal__cli_plain(s->labels).text,
+               source->count, zonal__text_plural(source->count), source->classes,
+               source->classes == 1 ? "" : "es");
 }
 
 static zonal_status embed(const settings *s, zonal__subject *subject) {

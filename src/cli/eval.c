@@ -1,11 +1,13 @@
 /*
  * zonal eval: how good the features of a network are.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/eval_protocols.h"
+#include "cli/eval_store.h"
 #include "cli/method_options.h"
 #include "core/file.h"
 
@@ -19,7 +21,7 @@ static const char *const parts[] = {"test", "val", NULL};
 
 typedef struct settings {
     zonal__subject_settings subject;
-    const char *weights, *k, *temperature, *l2;
+    const char *weights, *k, *temperature, *l2, *out;
     int protocol, features, test, standardise, all_candidates, detail, json, quiet;
     int64_t sgd, views, retrieval_batch, seed, seeds;
     double rate;
@@ -126,6 +128,11 @@ static const zonal__option table[] = {
      AT(detail),
      .help = "accuracy by class and the confusion matrix too"},
     ZONAL__SUBJECT_OPTIONS(settings, subject),
+    {.name = "out",
+     .type = ZONAL__OPTION_STRING,
+     AT(out),
+     .metavar = "FILE",
+     .help = "write the results here too, as JSON with all details"},
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
     {0}};
@@ -140,12 +147,13 @@ static const zonal__cli_usage usage = {
         "  retrieval  does a view find the other views of its picture? R@1, 3, 5 and mAP\n"
         "  meters     alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
         "             p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
-        "knn and linear need labels. Several runs, or --seeds, give a row each; those\n"
-        "trained with one method also their mean and sample standard deviation. What is\n"
-        "found is kept in RUN/eval.\n",
+        "knn and linear need labels. Several runs, or --seeds, give a row each. Runs that\n"
+        "differ in nothing but the seed they were trained with also have a mean and a\n"
+        "sample standard deviation. What is found is kept in RUN/eval, with --limit in\n"
+        "RUN/eval/partial; where it cannot be, that is a warning.\n",
     .argument = "RUN",
     .least = 0,
-    .most = 64};
+    .most = ZONAL__EVAL_RUNS - 1}; /* and --weights */
 
 /* ---- the settings ---------------------------------------------------------------------------- */
 
@@ -182,6 +190,11 @@ static zonal_status read_settings(const settings *s, zonal__protocol_options *o)
                                    .seed = s->seed,
                                    .seeds = s->seeds,
                                    .quiet = s->quiet};
+    if (s->seed > INT64_MAX - (s->seeds - 1))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--seed %" PRId64 " and the %" PRId64 " seeds after it go beyond the "
+                          "largest, %" PRId64 "; begin with a smaller one",
+                          s->seed, s->seeds - 1, INT64_MAX);
     return read_lists(s, o);
 }
 
@@ -202,48 +215,15 @@ static zonal_status adapt(const settings *s, const zonal__subject *subject,
     return ZONAL_OK;
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
-
-static zonal_status keep_protocol(const zonal__subject *subject, const char *protocol,
-                                  const zonal__eval_results *results) {
-    char path[ZONAL__TRAINING_PATH + 32];
-    zonal__json json;
-    const char *text;
-    zonal__file *file;
-    zonal_status status;
-    snprintf(path, sizeof path, "%s/eval/%s.json", subject->name, protocol);
-    zonal__json_init(&json, NULL);
-    zonal__json_begin_object(&json);
-    zonal__json_key_text(&json, "weights", subject->weights);
-    zonal__json_key_text(&json, "data", subject->training.source->path);
-    if (strcmp(protocol, "meters") == 0) zonal__eval_results_energy(&json, results, subject->name);
-    zonal__eval_results_json(&json, results, protocol, subject->name, 1);
-    zonal__json_end_object(&json);
-    status = zonal__json_finish(&json, &text);
-    if (status == ZONAL_OK) status = zonal__file_create(path, &file);
-    if (status == ZONAL_OK) {
-        zonal__file_write(file, text, strlen(text));
-        status = zonal__file_commit(file);
-    }
-    zonal__json_fini(&json);
-    return status;
-}
-
-/* RUN/eval/PROTOCOL.json for each protocol that was run. */
-static zonal_status keep(const zonal__subject *subject, const zonal__protocol_options *o,
-                         const zonal__eval_results *results) {
-    char folder[ZONAL__TRAINING_PATH + 32];
-    if (!subject->is_run) return ZONAL_OK;
-    snprintf(folder, sizeof folder, "%s/eval", subject->name);
-    ZONAL_TRY(zonal__cli_make_folder(folder));
-    if (o->knn) ZONAL_TRY(keep_protocol(subject, "knn", results));
-    if (o->linear) ZONAL_TRY(keep_protocol(subject, "linear", results));
-    if (o->retrieval) ZONAL_TRY(keep_protocol(subject, "retrieval", results));
-    if (o->meters) ZONAL_TRY(keep_protocol(subject, "meters", results));
-    return ZONAL_OK;
-}
-
 /* ---- one after the other --------------------------------------------------------------------- */
+
+/* What was found is stored at once, so that what comes later cannot lose it. That it could not be
+ * stored is no failure: it is printed all the same, and the reason after it. */
+static void keep(zonal__eval_results *results) {
+    zonal__eval_run *run = &results->runs[results->run_count - 1];
+    if (!run->is_run || zonal__eval_store(results, results->run_count - 1) == ZONAL_OK) return;
+    snprintf(run->not_kept, sizeof run->not_kept, "%s", zonal_last_error()->message);
+}
 
 static zonal_status evaluate(const settings *s, const char *name, zonal__protocol_options o,
                              zonal__eval_results *results) {
@@ -251,36 +231,90 @@ static zonal_status evaluate(const settings *s, const char *name, zonal__protoco
     zonal_status status;
     ZONAL_TRY(zonal__subject_open(name, &s->subject, &subject));
     status = adapt(s, &subject, &o);
+    if (status == ZONAL_OK)
+        status = zonal__eval_results_add_run(results, &subject, s->subject.checkpoint, o.test);
     if (status == ZONAL_OK) status = zonal__protocols_run(&subject, &o, results);
-    if (status == ZONAL_OK) status = keep(&subject, &o, results);
     zonal__subject_close(&subject);
     return status;
 }
+
+/* Up to the first that fails; what was found until then is there. */
+static zonal_status evaluate_all(const settings *s, int count, char **names,
+                                 zonal__eval_results *results) {
+    zonal__protocol_options o;
+    ZONAL_TRY(read_settings(s, &o));
+    if (s->weights) ZONAL_TRY(evaluate(s, s->weights, o, results));
+    for (int i = 0; i < count; i++) {
+        ZONAL_TRY(evaluate(s, names[i], o, results));
+        keep(results);
+    }
+    return ZONAL_OK;
+}
+
+/* ---- what comes out -------------------------------------------------------------------------- */
 
 static zonal_status print_json(const zonal__eval_results *results, int detail) {
     zonal__json json;
     zonal_status status;
     zonal__json_init(&json, stdout);
     zonal__json_begin_object(&json);
-    zonal__eval_results_json(&json, results, NULL, NULL, detail);
+    zonal__eval_results_json(&json, results, detail);
     zonal__json_end_object(&json);
     status = zonal__json_finish(&json, NULL);
     zonal__json_fini(&json);
     return status;
 }
 
-static zonal_status run(const settings *s, int count, char **names) {
-    zonal__protocol_options o;
-    zonal__eval_results results = {0};
+static zonal_status write_json(const zonal__eval_results *results, zonal__file *file) {
+    zonal__json json;
+    const char *text;
     zonal_status status;
-    ZONAL_TRY(read_settings(s, &o));
-    status = s->weights ? evaluate(s, s->weights, o, &results) : ZONAL_OK;
-    for (int i = 0; i < count && status == ZONAL_OK; i++)
-        status = evaluate(s, names[i], o, &results);
-    if (status == ZONAL_OK && s->json) status = print_json(&results, s->detail);
-    if (status == ZONAL_OK && !s->json) zonal__eval_results_print(&results, s->detail);
-    zonal__eval_results_fini(&results);
+    zonal__json_init(&json, NULL);
+    zonal__json_begin_object(&json);
+    zonal__eval_results_json(&json, results, 1);
+    zonal__json_end_object(&json);
+    status = zonal__json_finish(&json, &text);
+    if (status == ZONAL_OK) zonal__file_write(file, text, strlen(text));
+    zonal__json_fini(&json);
     return status;
+}
+
+static zonal_status show(const settings *s, zonal__eval_results *results) {
+    zonal_status status = ZONAL_OK;
+    zonal__eval_results_group(results);
+    if (s->json)
+        status = print_json(results, s->detail);
+    else
+        zonal__eval_results_print(results, s->detail);
+    fflush(stdout); /* before the warnings */
+    for (int i = 0; i < results->run_count; i++)
+        if (results->runs[i].not_kept[0])
+            zonal__cli_say("warning: the results of %s are not stored: %s", results->runs[i].name,
+                           results->runs[i].not_kept);
+    return status;
+}
+
+/* The file is opened first: an hour later is too late to learn that it cannot be. */
+static int run(const settings *s, int count, char **names) {
+    zonal__eval_results results = {0};
+    zonal__file *out = NULL;
+    zonal_error first = {0};
+    if (s->out && zonal__file_create(s->out, &out) != ZONAL_OK) return zonal__cli_failed();
+    zonal_status status = evaluate_all(s, count, names, &results);
+    if (status != ZONAL_OK) first = *zonal_last_error();
+    if (results.count > 0) {
+        if (show(s, &results) != ZONAL_OK && status == ZONAL_OK) first = *zonal_last_error();
+        if (out && write_json(&results, out) != ZONAL_OK && first.status == ZONAL_OK)
+            first = *zonal_last_error();
+    }
+    if (results.count == 0 || first.status != ZONAL_OK)
+        zonal__file_abandon(out);
+    else if (out && zonal__file_commit(out) != ZONAL_OK)
+        first = *zonal_last_error();
+    zonal__eval_results_fini(&results);
+    if (first.status == ZONAL_OK) return ZONAL__EXIT_OK;
+    zonal__cli_say("%s", first.message);
+    return first.status == ZONAL_ARGUMENT ? ZONAL__EXIT_USAGE : ZONAL__EXIT_FAILED;
 }
 
 int zonal__cli_eval(int argc, char **argv) {
@@ -291,6 +325,5 @@ int zonal__cli_eval(int argc, char **argv) {
     if (!s.weights && options.argument_count == 0)
         return zonal__cli_misused("nothing to evaluate: give a run folder, or --weights FILE");
     zonal__cli_show_log(s.quiet);
-    if (run(&s, options.argument_count, options.arguments) != ZONAL_OK) return zonal__cli_failed();
-    return ZONAL__EXIT_OK;
+    return run(&s, options.argument_count, options.arguments);
 }

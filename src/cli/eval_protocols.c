@@ -29,6 +29,7 @@ static int on_share(void *context, double share) {
 /* What the network makes of a part of the pictures. */
 typedef struct part {
     zonal__source *source;
+    int64_t limit; /* of its images; 0: none */
     int views;
     float *features, *projections; /* [views][count][dim]; NULL: not asked for */
 } part;
@@ -86,12 +87,13 @@ static zonal__labelled labelled(const part *p, const kind *k) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static zonal__eval_result begin_result(const zonal__subject *s, const char *protocol,
-                                       const kind *k) {
-    zonal__eval_result r = {.protocol = protocol, .features = k->name, .seed = -1};
-    snprintf(r.subject, sizeof r.subject, "%s", s->name);
-    if (s->is_run) snprintf(r.method, sizeof r.method, "%s", s->training.settings.method);
-    return r;
+static zonal__eval_result begin_result(const char *protocol, const kind *k) {
+    return (zonal__eval_result){.protocol = protocol, .features = k->name, .seed = -1};
+}
+
+/* What a part was limited to, 0 where it has no more images than that. */
+static int64_t limit_of(const part *p) {
+    return p->limit > 0 && p->source->count == p->limit ? p->limit : 0;
 }
 
 static void add_parameter(zonal__eval_result *r, const char *name, const char *title,
@@ -120,6 +122,7 @@ static zonal_status add_scores(const part *train, const part *test, zonal__score
     zonal_status status;
     r->train = train->source->count;
     r->test = test->source->count;
+    r->limit = limit_of(train) ? limit_of(train) : limit_of(test);
     add_number(r, "accuracy", "top 1", zonal__scores_accuracy(scores), 1);
     add_number(r, "top5", "top 5", zonal__scores_top5(scores), 1);
     r->scores = *scores;
@@ -134,15 +137,15 @@ static zonal_status add_scores(const part *train, const part *test, zonal__score
 
 /* ---- k-NN ------------------------------------------------------------------------------------ */
 
-static zonal_status add_knn(const zonal__subject *s, const zonal__protocol_options *o,
-                            const kind *k, const part *train, const part *test,
-                            zonal__scores *scores, zonal__eval_results *results) {
+static zonal_status add_knn(const zonal__protocol_options *o, const kind *k, const part *train,
+                            const part *test, zonal__scores *scores, zonal__eval_results *results) {
     for (int i = 0; i < o->ks; i++)
         for (int j = 0; j < o->temperatures; j++) {
-            zonal__eval_result r = begin_result(s, "knn", k);
+            zonal__eval_result r = begin_result("knn", k);
             r.variant = i * o->temperatures + j;
             add_parameter(&r, "k", "k", o->k[i]);
             add_parameter(&r, "temperature", "T", o->temperature[j]);
+            snprintf(r.how, sizeof r.how, "k %d, T %.6g", o->k[i], o->temperature[j]);
             ZONAL_TRY(add_scores(train, test, &scores[r.variant], &r, results));
         }
     return ZONAL_OK;
@@ -169,7 +172,7 @@ static zonal_status run_knn(const zonal__subject *s, const zonal__protocol_optio
     zonal__progress_begin(&progress, "nearest neighbours", SHARES, o->quiet);
     status = zonal__knn_run(&options, &learn, &see, scores);
     zonal__progress_end(&progress);
-    if (status == ZONAL_OK) status = add_knn(s, o, k, train, test, scores, results);
+    if (status == ZONAL_OK) status = add_knn(o, k, train, test, scores, results);
     for (int i = 0; i < count; i++) zonal__scores_fini(&scores[i]);
     zonal__free(scores);
     return status;
@@ -196,12 +199,23 @@ static zonal_status fit(const zonal__subject *s, const zonal__protocol_options *
     return status;
 }
 
+/* "l2 of 0.01, 0.1, standardised" */
+static void describe_penalties(const zonal__protocol_options *o, char *out, size_t size) {
+    size_t used = (size_t)snprintf(out, size, "l2 of ");
+    for (int i = 0; i < o->l2_count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%.6g, ", o->l2[i]);
+    if (o->l2_count == 0 && used < size)
+        used += (size_t)snprintf(out + used, size - used, "the usual list, ");
+    if (used < size)
+        snprintf(out + used, size - used, "%s", o->standardise ? "standardised" : "as they are");
+}
+
 static zonal_status run_linear(const zonal__subject *s, const zonal__protocol_options *o,
                                const kind *k, const part *train, const part *test,
                                zonal__eval_results *results) {
     const zonal__labelled see = labelled(test, k);
     for (int64_t i = 0; i < o->seeds; i++) {
-        zonal__eval_result r = begin_result(s, "linear", k);
+        zonal__eval_result r = begin_result("linear", k);
         zonal__probe probe;
         zonal__scores scores;
         zonal_status status;
@@ -209,6 +223,7 @@ static zonal_status run_linear(const zonal__subject *s, const zonal__protocol_op
         status = zonal__probe_test(&probe, &see, &scores);
         r.seed = o->seed + i;
         add_parameter(&r, "l2", "l2", probe.l2);
+        describe_penalties(o, r.how, sizeof r.how);
         zonal__probe_fini(&probe);
         ZONAL_TRY(status);
         ZONAL_TRY(add_scores(train, test, &scores, &r, results));
@@ -260,11 +275,11 @@ static zonal_status teach(zonal__subject *s, const zonal__protocol_options *o,
     return status;
 }
 
-static zonal_status test_learner(zonal__subject *s, const zonal__protocol_options *o,
-                                 const learners *l, int i, int64_t seed, const part *train,
-                                 const part *test, zonal__eval_results *results) {
+static zonal_status test_learner(const zonal__protocol_options *o, const learners *l, int i,
+                                 int64_t seed, const part *train, const part *test,
+                                 zonal__eval_results *results) {
     const zonal__labelled see = labelled(test, &l->kinds[i]);
-    zonal__eval_result r = begin_result(s, "linear", &l->kinds[i]);
+    zonal__eval_result r = begin_result("linear", &l->kinds[i]);
     zonal__probe probe;
     zonal__scores scores;
     zonal_status status;
@@ -274,18 +289,21 @@ static zonal_status test_learner(zonal__subject *s, const zonal__protocol_option
     ZONAL_TRY(status);
     r.seed = seed;
     add_parameter(&r, "epochs", "epochs", (double)o->sgd);
+    add_parameter(&r, "rate", NULL, o->rate);
+    snprintf(r.how, sizeof r.how, "SGD, %" PRId64 " epochs, rate %.6g", o->sgd, o->rate);
     return add_scores(train, test, &scores, &r, results);
 }
 
 static zonal_status run_sgd(zonal__subject *s, const zonal__protocol_options *o, const part *train,
                             const part *test, zonal__eval_results *results) {
-    for (int64_t seed = o->seed; seed < o->seed + o->seeds; seed++) {
+    for (int64_t n = 0; n < o->seeds; n++) {
+        const int64_t seed = o->seed + n;
         learners l = {0};
         zonal_status status;
         l.count = list_kinds(s, o, l.kinds);
         status = teach(s, o, train->source, seed, &l);
         for (int i = 0; i < l.count && status == ZONAL_OK; i++)
-            status = test_learner(s, o, &l, i, seed, train, test, results);
+            status = test_learner(o, &l, i, seed, train, test, results);
         for (int i = 0; i < l.count; i++) zonal__probe_sgd_destroy(l.sgd[i]);
         ZONAL_TRY(status);
     }
@@ -313,6 +331,7 @@ static zonal_status classify(zonal__subject *s, const zonal__protocol_options *o
     const int count = list_kinds(s, o, kinds);
     ZONAL_TRY(zonal__subject_source(s, ZONAL__SPLIT_TRAIN, &train->source));
     ZONAL_TRY(zonal__subject_source(s, o->test, &test->source));
+    train->limit = test->limit = s->limit;
     ZONAL_TRY(check_labels(train, test));
     if (o->knn || !o->sgd)
         ZONAL_TRY(
@@ -331,7 +350,7 @@ static zonal_status classify(zonal__subject *s, const zonal__protocol_options *o
 static zonal_status run_retrieval(const zonal__subject *s, const zonal__protocol_options *o,
                                   const kind *k, const part *p, int64_t seed,
                                   zonal__eval_results *results) {
-    zonal__eval_result r = begin_result(s, "retrieval", k);
+    zonal__eval_result r = begin_result("retrieval", k);
     const int64_t samples = p->source->count;
     zonal__progress progress;
     const zonal__retrieval_options options = {
@@ -350,10 +369,12 @@ static zonal_status run_retrieval(const zonal__subject *s, const zonal__protocol
     ZONAL_TRY(status);
     r.seed = seed;
     r.test = found.queries / p->views;
+    r.limit = limit_of(p);
     add_parameter(&r, "views", NULL, p->views);
     add_parameter(&r, "candidates", NULL, (double)found.candidates);
     snprintf(r.common, sizeof r.common, "%d views, %" PRId64 " candidates", p->views,
              found.candidates);
+    snprintf(r.how, sizeof r.how, "%s", r.common);
     add_number(&r, "r1", "R@1", found.r1, 1);
     add_number(&r, "r3", "R@3", found.r3, 1);
     add_number(&r, "r5", "R@5", found.r5, 1);
@@ -372,7 +393,7 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
                                zonal__eval_results *results) {
     const int64_t n = p->source->count;
     const float *x = rows_of(p, k);
-    zonal__eval_result r = begin_result(s, "meters", k);
+    zonal__eval_result r = begin_result("meters", k);
     zonal__progress progress;
     const zonal_uniformity_options options = {
         .threads = s->threads, .progress = on_share, .progress_context = &progress};
@@ -385,10 +406,25 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
     ZONAL_TRY(status);
     r.seed = seed;
     r.test = n;
+    r.limit = limit_of(p);
+    add_parameter(&r, "views", NULL, p->views);
+    snprintf(r.common, sizeof r.common, "%d views", p->views);
+    snprintf(r.how, sizeof r.how, "%s", r.common);
     add_number(&r, "alignment", "align", meters.alignment, 0);
     add_number(&r, "uniformity", "uniform", meters.uniformity, 0);
     add_number(&r, "effective_rank", "rank", meters.report.effective_rank, 0);
     add_number(&r, "p_bingham", "p", p_of(&meters.report, "bingham"), 0);
+    r.number[r.numbers - 1].single = 1;
+    add_number(&r, "effective_rank_expected", NULL, meters.report.effective_rank_expected, 0);
+    add_number(&r, "mean_cosine", NULL, meters.report.mean_cosine, 0);
+    add_number(&r, "collapsed", NULL, meters.report.collapse != ZONAL_COLLAPSE_NONE, 0);
+    /* No loss asks for uniform features of the backbone: they may lie in few directions. */
+    if (k->projector && meters.report.collapse != ZONAL_COLLAPSE_NONE)
+        snprintf(r.verdict, sizeof r.verdict,
+                 "the projections have collapsed: mean cosine %.3f, effective rank %.1f where "
+                 "uniform points have %.1f",
+                 meters.report.mean_cosine, meters.report.effective_rank,
+                 meters.report.effective_rank_expected);
     r.degrees = meters.report.degrees;
     memcpy(r.degree, meters.report.degree, sizeof r.degree);
     return zonal__eval_results_add(results, &r);
@@ -399,7 +435,9 @@ static zonal_status look_at_views(zonal__subject *s, const zonal__protocol_optio
     kind kinds[2];
     const int count = list_kinds(s, o, kinds);
     ZONAL_TRY(zonal__subject_source(s, o->test, &p->source));
-    for (int64_t seed = o->seed; seed < o->seed + o->seeds; seed++) {
+    p->limit = s->limit;
+    for (int64_t n = 0; n < o->seeds; n++) {
+        const int64_t seed = o->seed + n;
         ZONAL_TRY(extract(s, o, zonal__subject_random(s, p->source, o->views, (uint64_t)seed),
                           "features of views", p));
         for (int i = 0; i < count && o->retrieval; i++)

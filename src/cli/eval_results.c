@@ -1,12 +1,11 @@
 #include "cli/eval_results.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "core/memory.h"
-
-enum { MOST_CLASSES = 12 }; /* of a confusion matrix in 80 columns */
+#include "core/text.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -36,6 +35,7 @@ static zonal_status grow(zonal__eval_results *results) {
 
 zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_result *result) {
     zonal_status status = results->count == results->room ? grow(results) : ZONAL_OK;
+    result->run = results->run_count - 1;
     if (status == ZONAL_OK)
         results->at[results->count++] = *result;
     else
@@ -43,8 +43,40 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
+zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
+                                         const zonal__subject *subject, const char *checkpoint,
+                                         zonal__split part) {
+    zonal__eval_run *run;
+    char path[ZONAL__TRAINING_PATH + 16];
+    if (!results->runs) ZONAL_TRY(ZONAL_NEW(&results->runs, ZONAL__EVAL_RUNS, "the runs"));
+    if (results->run_count == ZONAL__EVAL_RUNS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "at most %d runs are evaluated at once",
+                          ZONAL__EVAL_RUNS);
+    run = &results->runs[results->run_count];
+    *run = (zonal__eval_run){.is_run = subject->is_run,
+                             .step = subject->step,
+                             .step_name = checkpoint,
+                             .own_data = subject->own_data,
+                             .part = zonal__split_words[part],
+                             .side = subject->training.settings.side,
+                             .precision = zonal__subject_precisions[subject->precision]};
+    snprintf(run->name, sizeof run->name, "%s", subject->name);
+    snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
+    snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
+    if (subject->is_run) {
+        snprintf(path, sizeof path, "%s/config.toml", subject->name);
+        ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
+        snprintf(run->method, sizeof run->method, "%s", subject->training.settings.method);
+    }
+    results->run_count++;
+    return ZONAL_OK;
+}
+
 void zonal__eval_results_fini(zonal__eval_results *results) {
     for (int64_t i = 0; i < results->count; i++) drop_result(&results->at[i]);
+    for (int i = 0; i < results->run_count; i++)
+        zonal__run_settings_fini(&results->runs[i].settings);
+    zonal__free(results->runs);
     zonal__free(results->at);
     zonal__free(results->values);
     *results = (zonal__eval_results){0};
@@ -52,139 +84,81 @@ void zonal__eval_results_fini(zonal__eval_results *results) {
 
 /* ---- several together ------------------------------------------------------------------------ */
 
-static int are_alike(const zonal__eval_result *a, const zonal__eval_result *b) {
+/* The best checkpoints of one experiment are of different steps, the last ones must not be. A file
+ * of weights says nothing about its training, so it is alike to nothing. */
+void zonal__eval_results_group(zonal__eval_results *results) {
+    zonal__run_sample samples[ZONAL__EVAL_RUNS];
+    zonal__run_place places[ZONAL__EVAL_RUNS];
+    for (int i = 0; i < results->run_count; i++) {
+        const zonal__eval_run *run = &results->runs[i];
+        const int best = strcmp(run->step_name, "best") == 0;
+        samples[i] = (zonal__run_sample){.settings = &run->settings,
+                                         .step = !run->is_run ? -1 - i
+                                                 : best       ? 0
+                                                              : run->step};
+    }
+    zonal__run_group(results->run_count, samples, places);
+    for (int i = 0; i < results->run_count; i++) results->runs[i].place = places[i];
+}
+
+int zonal__eval_results_alike(const zonal__eval_results *results, const zonal__eval_result *a,
+                              const zonal__eval_result *b) {
     return strcmp(a->protocol, b->protocol) == 0 && strcmp(a->features, b->features) == 0 &&
-           strcmp(a->method, b->method) == 0 && a->variant == b->variant;
+           a->variant == b->variant && a->train == b->train && a->test == b->test &&
+           results->runs[a->run].place.group == results->runs[b->run].place.group;
 }
 
-/* Whether result i is the first of its likes. */
-static int is_first(const zonal__eval_results *results, int64_t i) {
-    for (int64_t k = 0; k < i; k++)
-        if (are_alike(&results->at[k], &results->at[i])) return 0;
-    return 1;
-}
-
-typedef struct summary {
-    int64_t count;
-    double mean[ZONAL__EVAL_NUMBERS], deviation[ZONAL__EVAL_NUMBERS];
-} summary;
-
-static summary summarise(const zonal__eval_results *results, const zonal__eval_result *like) {
-    summary s;
-    for (int k = 0; k < like->numbers; k++) {
-        s.count = 0;
-        for (int64_t i = 0; i < results->count; i++)
-            if (are_alike(&results->at[i], like))
-                results->values[s.count++] = results->at[i].number[k].value;
-        zonal__scores_spread(s.count, results->values, &s.mean[k], &s.deviation[k]);
-    }
-    return s;
-}
-
-/* ---- for people ------------------------------------------------------------------------------ */
-
-/* "k 20, T 0.07, seed 3" */
-static void print_settings(const zonal__eval_result *r, int with_seed, char out[64]) {
-    int used = 0;
-    out[0] = 0;
-    for (int k = 0; k < r->parameters && used < 64; k++)
-        if (r->parameter[k].title)
-            used += snprintf(out + used, (size_t)(64 - used), "%s%s %.4g", used ? ", " : "",
-                             r->parameter[k].title, r->parameter[k].value);
-    if (with_seed && r->seed >= 0 && used < 64)
-        snprintf(out + used, (size_t)(64 - used), "%sseed %" PRId64, used ? ", " : "", r->seed);
-}
-
-static void print_value(const zonal__eval_number *number, double value) {
-    if (isnan(value))
-        printf(" %7s", "-");
-    else if (number->percent)
-        printf(" %7.2f", 100 * value);
-    else
-        printf(" %7.3g", value);
-}
-
-/* The end of a long name, which is where names differ; of a path whole parts, if any fit. */
-static const char *tail(const char *name, size_t width) {
-    const size_t length = strlen(name);
-    const char *end = length > width ? name + length - width : name;
-    const char *part = end == name || end[-1] == '/' ? NULL : strchr(end, '/');
-    return part && part[1] ? part + 1 : end;
-}
-
-static void print_row(const char *subject, const zonal__eval_result *r, int with_seed) {
-    char settings[64], name[ZONAL__EVAL_NAME];
-    snprintf(name, sizeof name, "%s", tail(subject, 16));
-    zonal__cli_make_plain(name);
-    print_settings(r, with_seed, settings);
-    printf("  %-16s %-9s %-17s", name, r->features, settings);
-}
-
-static void print_head(const zonal__eval_result *r) {
-    printf("%s, %" PRId64 " pictures", r->protocol, r->test);
-    if (r->train) printf(", %" PRId64 " to learn from", r->train);
-    if (r->common[0]) printf(", %s", r->common);
-    printf("\n  %-16s %-9s %-17s", "", "features", "");
-    for (int k = 0; k < r->numbers; k++) printf(" %7s", r->number[k].title);
-    putchar('\n');
-}
-
-static void print_group(const zonal__eval_results *results, const zonal__eval_result *like) {
-    const summary s = summarise(results, like);
-    for (int64_t i = 0; i < results->count; i++) {
-        const zonal__eval_result *r = &results->at[i];
-        if (!are_alike(r, like)) continue;
-        print_row(r->subject, r, 1);
-        for (int k = 0; k < r->numbers; k++) print_value(&r->number[k], r->number[k].value);
-        putchar('\n');
-    }
-    if (s.count < 2) return;
-    printf("  %-16s %-9s %-17s", "mean", like->features, "");
-    for (int k = 0; k < like->numbers; k++) print_value(&like->number[k], s.mean[k]);
-    printf("\n  %-16s %-9s %-17s", "+-", "", "sample deviation");
-    for (int k = 0; k < like->numbers; k++) print_value(&like->number[k], s.deviation[k]);
-    putchar('\n');
-}
-
-static void print_class(const zonal__eval_result *r, int c) {
-    const zonal__scores *scores = &r->scores;
-    char name[ZONAL__EVAL_NAME] = "";
-    if (r->class_names)
-        snprintf(name, sizeof name, "%s", tail(r->class_names[c], 16));
-    else
-        snprintf(name, sizeof name, "class %d", c);
-    zonal__cli_make_plain(name);
-    printf("    %-16s %6.2f ", name, 100 * zonal__scores_class_accuracy(scores, c));
-    if (scores->classes <= MOST_CLASSES)
-        for (int p = 0; p < scores->classes; p++)
-            printf(" %3" PRId64, scores->confusion[(int64_t)c * scores->classes + p]);
-    putchar('\n');
-}
-
-static void print_detail(const zonal__eval_result *r) {
-    char settings[64], name[ZONAL__EVAL_NAME];
-    if (r->scores.classes == 0) return;
-    snprintf(name, sizeof name, "%s", tail(r->subject, 16));
-    zonal__cli_make_plain(name);
-    print_settings(r, 1, settings);
-    printf("\n  %s, %s, %s, %s\n    class            top 1 %s\n", name, r->protocol, r->features,
-           settings, r->scores.classes <= MOST_CLASSES ? "   taken for class 0, 1, ..." : "");
-    for (int c = 0; c < r->scores.classes; c++) print_class(r, c);
-}
-
-void zonal__eval_results_print(const zonal__eval_results *results, int detail) {
-    const char *before = NULL;
-    for (int64_t i = 0; i < results->count; i++) {
-        const zonal__eval_result *r = &results->at[i];
-        if (!is_first(results, i)) continue;
-        if (!before || strcmp(before, r->protocol) != 0) {
-            if (before) putchar('\n');
-            print_head(r);
+/* The mean of a number over a run's own results, of which only those like "like" count. */
+static double mean_of_run(const zonal__eval_results *results, const zonal__eval_result *like,
+                          int run, int number) {
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < results->count; i++)
+        if (results->at[i].run == run &&
+            zonal__eval_results_alike(results, &results->at[i], like)) {
+            sum += results->at[i].number[number].value;
+            count++;
         }
-        before = r->protocol;
-        print_group(results, r);
+    return sum / (double)count;
+}
+
+static int has_result(const zonal__eval_results *results, const zonal__eval_result *like, int run) {
+    for (int64_t i = 0; i < results->count; i++)
+        if (results->at[i].run == run && zonal__eval_results_alike(results, &results->at[i], like))
+            return 1;
+    return 0;
+}
+
+/* The values to be averaged, in results->values, and how many there are: of the runs, or where
+ * there is but one sample of it, of its results. */
+static int64_t gather(const zonal__eval_results *results, const zonal__eval_result *like,
+                      int number, int *over_runs) {
+    int64_t count = 0;
+    for (int r = 0; r < results->run_count; r++)
+        if (!results->runs[r].place.repeats && has_result(results, like, r))
+            results->values[count++] = mean_of_run(results, like, r, number);
+    *over_runs = count > 1;
+    if (count > 1) return count;
+    count = 0;
+    for (int64_t i = 0; i < results->count; i++)
+        if (!results->runs[results->at[i].run].place.repeats &&
+            zonal__eval_results_alike(results, &results->at[i], like))
+            results->values[count++] = results->at[i].number[number].value;
+    return count;
+}
+
+int zonal__eval_results_mean(const zonal__eval_results *results, int64_t i,
+                             zonal__eval_mean *mean) {
+    const zonal__eval_result *like = &results->at[i];
+    for (int64_t k = 0; k < i; k++)
+        if (zonal__eval_results_alike(results, &results->at[k], like)) return 0;
+    for (int k = 0; k < like->numbers; k++) {
+        mean->count = gather(results, like, k, &mean->over_runs);
+        if (mean->count < 2) return 0;
+        zonal__scores_spread(mean->count, results->values, &mean->mean[k], &mean->deviation[k]);
+        if (like->number[k].single) mean->mean[k] = mean->deviation[k] = NAN;
     }
-    for (int64_t i = 0; i < results->count && detail; i++) print_detail(&results->at[i]);
+    return 1;
 }
 
 /* ---- for programs ---------------------------------------------------------------------------- */
@@ -212,7 +186,6 @@ static void write_detail(zonal__json *json, const zonal__eval_result *r) {
     zonal__json_end_array(json);
 }
 
-/* As zonal test --json writes it. */
 static void write_energy(zonal__json *json, const zonal__eval_result *r) {
     zonal__json_key(json, "energy");
     zonal__json_begin_array(json);
@@ -226,70 +199,98 @@ static void write_energy(zonal__json *json, const zonal__eval_result *r) {
     zonal__json_end_array(json);
 }
 
-void zonal__eval_results_energy(zonal__json *json, const zonal__eval_results *results,
-                                const char *subject) {
+void zonal__eval_results_energy(zonal__json *json, const zonal__eval_results *results, int run) {
     const zonal__eval_result *chosen = NULL;
     for (int64_t i = 0; i < results->count; i++) {
         const zonal__eval_result *r = &results->at[i];
-        if (r->degrees == 0 || strcmp(r->subject, subject) != 0) continue;
+        if (r->degrees == 0 || r->run != run) continue;
         if (!chosen || strcmp(r->features, "projector") == 0) chosen = r;
     }
     if (chosen) write_energy(json, chosen);
 }
 
-static void write_result(zonal__json *json, const zonal__eval_result *r, int detail) {
+void zonal__eval_result_conditions(const zonal__eval_results *results, const zonal__eval_result *r,
+                                   char out[ZONAL__EVAL_CONDITIONS]) {
+    const zonal__eval_run *run = &results->runs[r->run];
+    char limit[40] = "", seed[32] = "";
+    if (r->limit) snprintf(limit, sizeof limit, ", at most %" PRId64 " images", r->limit);
+    if (r->seed >= 0) snprintf(seed, sizeof seed, ", seed %" PRId64, r->seed);
+    snprintf(out, ZONAL__EVAL_CONDITIONS,
+             "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %" PRId64 " px, %s", r->protocol,
+             r->features, r->how, seed, run->part, limit, run->data, run->step_name, run->side,
+             run->precision);
+    for (char *c = out; *c; c++) /* as it comes back from JSON, which is UTF-8 */
+        if (zonal__text_utf8(c) == 0)
+            *c = '?';
+        else
+            c += zonal__text_utf8(c) - 1;
+}
+
+void zonal__eval_result_json(zonal__json *json, const zonal__eval_results *results,
+                             const zonal__eval_result *r, int detail) {
+    const zonal__eval_run *run = &results->runs[r->run];
+    char conditions[ZONAL__EVAL_CONDITIONS];
+    zonal__eval_result_conditions(results, r, conditions);
     zonal__json_begin_object(json);
-    zonal__json_key_text(json, "subject", r->subject);
-    if (r->method[0]) zonal__json_key_text(json, "method", r->method);
+    zonal__json_key_text(json, "subject", run->name);
+    if (run->method[0]) zonal__json_key_text(json, "method", run->method);
     zonal__json_key_text(json, "protocol", r->protocol);
     zonal__json_key_text(json, "features", r->features);
     if (r->seed >= 0) zonal__json_key_int(json, "seed", r->seed);
     if (r->train) zonal__json_key_int(json, "train", r->train);
     zonal__json_key_int(json, "test", r->test);
+    if (r->limit) zonal__json_key_int(json, "limit", r->limit);
     for (int k = 0; k < r->parameters; k++)
         zonal__json_key_double(json, r->parameter[k].name, r->parameter[k].value);
     for (int k = 0; k < r->numbers; k++)
         zonal__json_key_double(json, r->number[k].name, r->number[k].value);
+    zonal__json_key_text(json, "part", run->part);
+    zonal__json_key_text(json, "data", run->data);
+    zonal__json_key_text(json, "weights", run->weights);
+    if (run->step >= 0) zonal__json_key_int(json, "step", run->step);
+    zonal__json_key_text(json, "conditions", conditions);
     if (r->degrees) write_energy(json, r);
     if (detail && r->scores.classes) write_detail(json, r);
     zonal__json_end_object(json);
 }
 
-static void write_mean(zonal__json *json, const zonal__eval_result *like, const summary *s) {
+static void write_mean(zonal__json *json, const zonal__eval_results *results,
+                       const zonal__eval_result *like, const zonal__eval_mean *mean) {
     zonal__json_begin_object(json);
-    if (like->method[0]) zonal__json_key_text(json, "method", like->method);
+    if (results->runs[like->run].method[0])
+        zonal__json_key_text(json, "method", results->runs[like->run].method);
     zonal__json_key_text(json, "protocol", like->protocol);
     zonal__json_key_text(json, "features", like->features);
-    zonal__json_key_int(json, "count", s->count);
+    zonal__json_key_text(json, "over", mean->over_runs ? "runs" : "seeds");
+    zonal__json_key_int(json, "count", mean->count);
+    zonal__json_key(json, "subjects");
+    zonal__json_begin_array(json);
+    for (int r = 0; r < results->run_count; r++)
+        if (!results->runs[r].place.repeats && has_result(results, like, r))
+            zonal__json_text(json, results->runs[r].name);
+    zonal__json_end_array(json);
     for (int k = 0; k < like->numbers; k++) {
         zonal__json_key(json, like->number[k].name);
         zonal__json_begin_object(json);
-        zonal__json_key_double(json, "mean", s->mean[k]);
-        zonal__json_key_double(json, "deviation", s->deviation[k]);
+        zonal__json_key_double(json, "mean", mean->mean[k]);
+        zonal__json_key_double(json, "deviation", mean->deviation[k]);
         zonal__json_end_object(json);
     }
     zonal__json_end_object(json);
 }
 
-static int is_chosen(const zonal__eval_result *r, const char *protocol, const char *subject) {
-    return (!protocol || strcmp(r->protocol, protocol) == 0) &&
-           (!subject || strcmp(r->subject, subject) == 0);
-}
-
-void zonal__eval_results_json(zonal__json *json, const zonal__eval_results *results,
-                              const char *protocol, const char *subject, int detail) {
+void zonal__eval_results_json(zonal__json *json, const zonal__eval_results *results, int detail) {
     zonal__json_key(json, "results");
     zonal__json_begin_array(json);
     for (int64_t i = 0; i < results->count; i++)
-        if (is_chosen(&results->at[i], protocol, subject))
-            write_result(json, &results->at[i], detail);
+        zonal__eval_result_json(json, results, &results->at[i], detail);
     zonal__json_end_array(json);
-    if (protocol || subject) return; /* the means are over all runs */
     zonal__json_key(json, "means");
     zonal__json_begin_array(json);
     for (int64_t i = 0; i < results->count; i++) {
-        const summary s = summarise(results, &results->at[i]);
-        if (is_first(results, i) && s.count > 1) write_mean(json, &results->at[i], &s);
+        zonal__eval_mean mean;
+        if (zonal__eval_results_mean(results, i, &mean))
+            write_mean(json, results, &results->at[i], &mean);
     }
     zonal__json_end_array(json);
 }

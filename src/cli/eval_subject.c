@@ -1,16 +1,18 @@
 #include "cli/eval_subject.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "backend/device.h"
+#include "core/text.h"
 #include "nn/weights.h"
 #include "train/run_folder.h"
 
 const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES] = {
-    "data",      "side",       "mean",      "deviation",     "law",         "class-list",
-    "val-share", "test-share", "data-seed", "texture-count", "texture-size"};
+    "data",      "side",       "mean",      "deviation",     "law",          "class-list",
+    "val-share", "test-share", "data-seed", "texture-count", "texture-size", "crop"};
 const char *const zonal__subject_devices[] = {"auto", "cpu", "cuda", NULL};
 const char *const zonal__subject_precisions[] = {"fp32", "bf16", NULL};
 
@@ -30,10 +32,29 @@ static zonal_status join(const char *folder, const char *name, char out[ZONAL__T
     return ZONAL_OK;
 }
 
+static zonal_status check_is_run(const char *folder) {
+    char path[ZONAL__TRAINING_PATH];
+    struct stat state;
+    ZONAL_TRY(join(folder, "config.toml", path));
+    if (stat(path, &state) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s is no run folder: it has no config.toml (%s); give a folder that zonal "
+                      "train made",
+                      folder, strerror(errno));
+}
+
 static zonal_status find_latest(const char *run, char out[ZONAL__TRAINING_PATH]) {
     zonal__run_folder folder = {.lock = -1}; /* for reading: a run may go on meanwhile */
+    zonal_status status;
     ZONAL_TRY(copy(run, folder.path));
-    return zonal__run_folder_latest(&folder, out);
+    ZONAL_TRY(check_is_run(run));
+    status = zonal__run_folder_latest(&folder, out);
+    if (status != ZONAL_IO) return status;
+    return ZONAL_FAIL(
+        ZONAL_IO,
+        "the run %s has no checkpoint yet; one is made every --checkpoint-every steps "
+        "and when training is stopped by Ctrl-C",
+        run);
 }
 
 zonal_status zonal__subject_weights(const char *name, const char *checkpoint, int *is_run,
@@ -51,17 +72,36 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
     return copy(checkpoint, out);
 }
 
-static zonal_status load_model(zonal__subject *s, const zonal__subject_settings *settings) {
-    const zonal__nn_table *table = zonal__nn_cpu();
+static zonal_status choose_device(zonal__subject *s, const zonal__subject_settings *settings,
+                                  const zonal__nn_table **table) {
+    *table = zonal__nn_cpu();
     /* "auto" takes what is there; a device that was asked for must be. */
     if (settings->device == ZONAL__PLACE_CUDA) ZONAL_TRY(zonal__device_available());
-    if (settings->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK) {
-        s->device = ZONAL_DEVICE_CUDA;
-        table = zonal__nn_cuda();
-        if (!table) return zonal_last_error()->status;
-    }
-    return zonal__weights_open(
-        s->weights, table, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
+    if (settings->device == ZONAL__PLACE_CPU || zonal__device_available() != ZONAL_OK)
+        return ZONAL_OK;
+    s->device = ZONAL_DEVICE_CUDA;
+    *table = zonal__nn_cuda();
+    return *table ? ZONAL_OK : zonal_last_error()->status;
+}
+
+static void read_notes(const zonal__safetensors *file, zonal__subject *s) {
+    const char *step = zonal__safetensors_note_text(file, "zonal.step");
+    if (!step || zonal__text_int64(step, "zonal.step", &s->step) != ZONAL_OK || s->step < 0)
+        s->step = -1;
+}
+
+static zonal_status load_model(zonal__subject *s, const zonal__subject_settings *settings) {
+    const zonal__nn_table *table;
+    zonal__safetensors *file;
+    zonal_status status;
+    s->precision = settings->precision;
+    ZONAL_TRY(choose_device(s, settings, &table));
+    ZONAL_TRY(zonal__safetensors_open(s->weights, ZONAL__SAFETENSORS_ANY, &file));
+    read_notes(file, s);
+    status = zonal__weights_model(
+        file, table, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
+    zonal__safetensors_close(file);
+    return status;
 }
 
 /* ---- the pictures ---------------------------------------------------------------------------- */
@@ -72,12 +112,42 @@ static zonal_status set_option(zonal__training *training, const char *name, cons
     return zonal__options_set(&training->options, name, shown, text, ZONAL__SOURCE_FLAG);
 }
 
+/* A run remembers where its images were; what has moved since must be said. */
+static zonal_status check_there(const zonal__subject *s, const char *name, const char *path,
+                                const char *override) {
+    struct stat state;
+    if (!path || override || !s->is_run || strncmp(path, "textures:", 9) == 0) return ZONAL_OK;
+    if (stat(path, &state) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO,
+                      "the run %s was trained with %s, which is not there (%s); say where it is "
+                      "now with --%s",
+                      s->name, path, strerror(errno), name);
+}
+
+static zonal_status open_images(zonal__subject *s, const zonal__subject_settings *settings) {
+    const zonal__train_settings *t = &s->training.settings;
+    ZONAL_TRY(check_there(s, "data", t->data, settings->overrides[0]));
+    ZONAL_TRY(check_there(s, "class-list", t->source.class_list, settings->overrides[5]));
+    return zonal__training_open_views(&s->training);
+}
+
+/* What this version does not know, another may. */
+static zonal_status explain_version(zonal_status status) {
+    if (status != ZONAL_ARGUMENT) return status;
+    const zonal_error error = *zonal_last_error(); /* a copy: the sentence is about to change */
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%.500s; a run of another version of zonal is evaluated by that version (this "
+        "is %s)",
+        error.message, zonal_version());
+}
+
 static zonal_status configure(zonal__subject *s, const zonal__subject_settings *settings) {
     zonal__training *t = &s->training;
     char path[ZONAL__TRAINING_PATH];
     if (s->is_run) {
         ZONAL_TRY(join(s->name, "config.toml", path));
-        ZONAL_TRY(zonal__training_read(path, t));
+        ZONAL_TRY(explain_version(zonal__training_read(path, t)));
     } else {
         if (!settings->overrides[0])
             return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -90,7 +160,31 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));
     ZONAL_TRY(set_option(t, "channels", s->model->spec.channels == 1 ? "1" : "3"));
-    return zonal__training_open_views(t);
+    s->own_data = s->is_run && !settings->overrides[0];
+    return open_images(s, settings);
+}
+
+/* How far a run is that will go on. */
+static void say_unfinished(const zonal__subject *s) {
+    const int64_t total = zonal__training_steps(&s->training);
+    if (s->own_data && s->step >= 0 && s->step < total)
+        zonal__log("%s is not finished: the weights are of step %lld of %lld", s->name,
+                   (long long)s->step, (long long)total);
+}
+
+/* Images that are to be those of the run: other ones would have trained another network. */
+static zonal_status check_data(const zonal__subject *s, const zonal__subject_settings *settings) {
+    static const int of_data[] = {0, 5, 6, 7, 8, 9, 10}; /* the overrides that choose others */
+    zonal__data_changes changes;
+    for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
+        if (settings->overrides[of_data[i]]) return ZONAL_OK;
+    if (!s->is_run) return ZONAL_OK;
+    ZONAL_TRY(zonal__training_check_data(&s->training, s->name, &changes));
+    if (!changes.changed) return ZONAL_OK;
+    if (settings->changed_data == ZONAL__CHANGED_REFUSE)
+        return zonal__training_refuse_changed(s->name, &changes);
+    zonal__log("the images of %s have changed since it began: %s", s->name, changes.text);
+    return ZONAL_OK;
 }
 
 zonal_status zonal__subject_open(const char *name, const zonal__subject_settings *settings,
@@ -105,7 +199,9 @@ zonal_status zonal__subject_open(const char *name, const zonal__subject_settings
                    zonal__subject_weights(name, settings->checkpoint, &s->is_run, s->weights));
     ZONAL_TRY_GOTO(status, failed, load_model(s, settings));
     ZONAL_TRY_GOTO(status, failed, configure(s, settings));
+    ZONAL_TRY_GOTO(status, failed, check_data(s, settings));
     zonal__training_eval_law(&s->training, &s->still);
+    say_unfinished(s);
     return ZONAL_OK;
 failed:
     zonal__subject_close(s);

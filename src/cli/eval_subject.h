@@ -15,13 +15,14 @@
 #include "eval/features.h"
 
 /* The options of zonal train that may be overridden. */
-enum { ZONAL__SUBJECT_OVERRIDES = 11, ZONAL__SUBJECT_VIEWS = 32 };
+enum { ZONAL__SUBJECT_OVERRIDES = 12, ZONAL__SUBJECT_VIEWS = 32 };
 extern const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES];
 
 typedef struct zonal__subject_settings {
     const char *checkpoint; /* "last", "best" or a file */
     const char *overrides[ZONAL__SUBJECT_OVERRIDES];
     int device, precision; /* of the words below */
+    int changed_data;      /* of zonal__changed_data_words */
     int64_t threads, batch, limit;
 } zonal__subject_settings;
 
@@ -60,6 +61,14 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
                                 "textures: how many"),                                             \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 10, "texture-size", "PIXELS",               \
                                 "textures: their width and height"),                               \
+        {.name = "changed-data",                                                                   \
+         .type = ZONAL__OPTION_WORD,                                                               \
+         .target = offsetof(settings_type, member.changed_data),                                   \
+         .words = zonal__changed_data_words,                                                       \
+         .initial = "refuse",                                                                      \
+         .help = "of a run: when its images were added to, removed or replaced since it began"},   \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 11, "crop", "WORD",                         \
+                                "centre (7/8 of the shorter side) or whole; likewise"),            \
         {.name = "limit",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.limit),                                          \
@@ -107,8 +116,10 @@ typedef struct zonal__subject {
     zonal__model *model;
     zonal_device device;
     int64_t batch, limit;
-    int threads;
-    zonal__view_law still; /* for one view of each picture, the same every time */
+    int threads, precision; /* of zonal__subject_precisions */
+    int64_t step;           /* of training, that the weights are of; -1: they do not say */
+    int own_data;           /* a run, on the images it was trained on */
+    zonal__view_law still;  /* for one view of each picture, the same every time */
     zonal__view_law laws[ZONAL__SUBJECT_VIEWS]; /* of random views */
 } zonal__subject;
 

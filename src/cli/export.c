@@ -43,7 +43,8 @@ static const zonal__cli_usage usage = {
 /* What has to be changed in torchvision's network before it takes the file. */
 static void say_how_to_load(const zonal__network_spec *network, int64_t tensors, const char *path) {
     const int small = network->stem == ZONAL__STEM_SMALL;
-    printf("%s: %" PRId64 " tensors of a ResNet-%d\n", path, tensors, network->depth);
+    printf("%s: %" PRId64 " tensors of a ResNet-%d\n", zonal__cli_plain(path).text, tensors,
+           network->depth);
     if (network->width < 1 || network->width > 1) {
         printf("  width %g: torchvision has no such network; zonal reads the file\n",
                network->width);

@@ -161,7 +161,8 @@ static void print_text(const settings *s, const result *r) {
     char parameter[96];
     double expected;
     zonal__kernel_describe(&r->loss.kernel, r->dim, parameter, sizeof parameter);
-    printf("%s: %lld rows in %lld dimensions\n", r->path, (long long)r->rows, (long long)r->dim);
+    printf("%s: %lld rows in %lld dimensions\n", zonal__cli_plain(r->path).text, (long long)r->rows,
+           (long long)r->dim);
     printf("  method     %s", s->method);
     if (r->loss.discrepancy != ZONAL_SIGREG && parameter[0]) printf(", %s", parameter);
     if (is_sliced(r))
@@ -173,7 +174,7 @@ static void print_text(const settings *s, const result *r) {
     printf("  computed   %s, %s, %s\n",
            is_sliced(r) ? "slices" : zonal__implementation_words[r->info.implementation],
            zonal__precision_words[r->loss.precision], r->info.backend);
-    if (s->grad) printf("  gradient   %s\n", s->grad);
+    if (s->grad) printf("  gradient   %s\n", zonal__cli_plain(s->grad).text);
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */

@@ -84,6 +84,6 @@ int zonal__cli_report(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s, options.argument_count, options.arguments) != ZONAL_OK) return zonal__cli_failed();
-    if (!s.quiet) printf("%s\n", s.out);
+    if (!s.quiet) printf("%s\n", zonal__cli_plain(s.out).text);
     return ZONAL__EXIT_OK;
 }

@@ -55,7 +55,8 @@ static int forward(int (*command)(int, char **), const char *name, const char *o
         return zonal__cli_misused("--out is too long a name");
     snprintf(seed, sizeof seed, "%lld", (long long)s->seed);
     status = command(kernels ? 3 : s->quiet ? 6 : 5, line);
-    if (status == ZONAL__EXIT_OK && !s->quiet) printf("%s/%s\n", s->out, file);
+    if (status == ZONAL__EXIT_OK && !s->quiet)
+        printf("%s/%s\n", zonal__cli_plain(s->out).text, file);
     return status;
 }
 
@@ -80,6 +81,8 @@ int zonal__cli_reproduce(int argc, char **argv) {
     if (figure == VARIANCE)
         return forward(zonal__cli_variance, "variance", "--plot", &s, "variance.svg");
     if (zonal__figure_textures(s.out, (uint64_t)s.seed) != ZONAL_OK) return zonal__cli_failed();
-    if (!s.quiet) printf("%s/textures.png, %s/views.png\n", s.out, s.out);
+    if (!s.quiet)
+        printf("%s/textures.png, %s/views.png\n", zonal__cli_plain(s.out).text,
+               zonal__cli_plain(s.out).text);
     return ZONAL__EXIT_OK;
 }

@@ -259,7 +259,8 @@ int zonal__cli_sample(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (sample(&s, shape) != ZONAL_OK) return zonal__cli_failed();
     if (!s.quiet)
-        printf("%s: %" PRId64 " rows of %" PRId64 ", %s, seed %" PRId64 ", float%d\n", s.out, s.n,
-               s.dim, shapes[shape], s.seed, s.dtype ? 64 : 32);
+        printf("%s: %" PRId64 " row%s of %" PRId64 ", %s, seed %" PRId64 ", float%d\n",
+               zonal__cli_plain(s.out).text, s.n, zonal__text_plural(s.n), s.dim, shapes[shape], s.seed,
+               s.dtype ? 64 : 32);
     return ZONAL__EXIT_OK;
 }

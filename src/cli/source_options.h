@@ -73,7 +73,7 @@ typedef struct zonal__source_settings {
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.count),                                          \
          .least = 1,                                                                               \
-         .most = 1e9,                                                                              \
+         .most = 1 << 24,                                                                          \
          .help = "textures: how many; 10,000 / 500 / 10,000 by split unless given"},               \
         {.name = "size",                                                                           \
          .type = ZONAL__OPTION_INT,                                                                \

@@ -9,6 +9,7 @@
 #include "cli/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "zonal/uniformity.h"
 
 typedef struct settings {
@@ -92,28 +93,16 @@ static int on_progress(void *context, double share) {
     return 0;
 }
 
-/* "0.034", "1.2e-07", or "1e-5120" where a double would say 0. */
-static void format_p(double p, double log10_p, char out[24]) {
-    if (isnan(p))
-        snprintf(out, 24, "-");
-    else if (p > 0)
-        snprintf(out, 24, p < 1e-4 ? "%.1e" : "%.4f", p);
-    else if (log10_p > -9999)
-        snprintf(out, 24, "1e%.0f", log10_p);
-    else
-        snprintf(out, 24, "<1e-9999");
-}
-
 static void print_report(const zonal_uniformity_report *report) {
     int mc = report->monte_carlo > 0, notes = 0;
-    char p[24], q[24];
+    char p[ZONAL__P_TEXT], q[ZONAL__P_TEXT];
     printf("%lld points on the unit sphere of R^%lld\n\n", (long long)report->n,
            (long long)report->d);
     printf("%-10s %13s %9s %10s%s\n", "test", "statistic", "sd", "p", mc ? "    p (mc)" : "");
     for (int k = 0; k < report->tests; k++) {
         const zonal_uniformity_test *test = &report->test[k];
-        format_p(test->p_asymptotic, test->log10_p, p);
-        format_p(test->p_monte_carlo, 0, q);
+        zonal__text_p(test->log10_p, p);
+        zonal__text_p(log10(test->p_monte_carlo), q);
         printf("%-10s %13.6g %9.2g %10s", test->name, test->statistic, test->sd, p);
         printf(mc ? " %9s%s\n" : "%s%s\n", mc ? q : "", test->note[0] ? " *" : "");
         notes |= test->note[0] != 0;
@@ -129,9 +118,10 @@ static void print_report(const zonal_uniformity_report *report) {
     printf("\n\n%-24s %10s   %s\n", "", "here", "uniform points");
     printf("%-24s %10.4f   %.4f\n", "mean resultant length", report->mean_resultant,
            report->mean_resultant_expected);
+    printf("%-24s %10.4f   0\n", "mean cosine", report->mean_cosine);
     printf("%-24s %10.1f   %.1f\n", "effective rank (RankMe)", report->effective_rank,
            report->effective_rank_expected);
-    printf("%-24s %10.1f   %.1f\n", "directions filled", report->directions,
+    printf("%-24s %10.1f   %.1f\n", "participation ratio", report->directions,
            report->directions_expected);
     if (!isnan(report->nearest_angle))
         printf("%-24s %10.2f   %.2f\n", "nearest neighbour, deg", report->nearest_angle,
@@ -178,8 +168,10 @@ static zonal_status print_json(const zonal_uniformity_report *report) {
     zonal__json_end_array(&json);
     zonal__json_key_double(&json, "mean_resultant", report->mean_resultant);
     zonal__json_key_double(&json, "mean_resultant_expected", report->mean_resultant_expected);
+    zonal__json_key_double(&json, "mean_cosine", report->mean_cosine);
     zonal__json_key_double(&json, "effective_rank", report->effective_rank);
     zonal__json_key_double(&json, "effective_rank_expected", report->effective_rank_expected);
+    zonal__json_key_bool(&json, "collapsed", report->collapse != ZONAL_COLLAPSE_NONE);
     zonal__json_key_double(&json, "directions", report->directions);
     zonal__json_key_double(&json, "directions_expected", report->directions_expected);
     zonal__json_key_double(&json, "nearest_angle", report->nearest_angle);

@@ -12,9 +12,12 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "cli/train_init.h"
 #include "cli/train_print.h"
+#include "cli/train_resume.h"
 #include "cli/training.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "train/checkpoint.h"
 
 static const zonal__cli_usage usage = {
@@ -77,12 +80,18 @@ typedef struct job {
     zonal__trainer *trainer;
     zonal__run_folder folder;
     zonal__train_print print;
-    float *projections; /* [views][batch][dim] */
-    double began;       /* seconds of the clock; those of earlier processes are taken off */
-    double marked;      /* when the present stretch of steps began */
+    zonal__resume resume;
+    char init[512];      /* what was taken from --init; "": there is none */
+    char *configuration; /* what decides the numbers, for the checkpoints */
+    float *projections;  /* [views][batch][dim] */
+    double began;        /* seconds of the clock; those of earlier processes are taken off */
+    double marked;       /* when the present stretch of steps began */
     int64_t marked_step;
     int collapsed; /* the last meter said so */
-    double score;  /* of the step at hand; NaN: it has none */
+    int64_t
+        spread_since; /* the step since which the meters have said "dispersed"; -1: they do not */
+    int spread_said;
+    double score; /* of the step at hand; NaN: it has none */
     double loss_sum;
     int64_t losses; /* logged since the last checkpoint */
 } job;
@@ -111,9 +120,9 @@ static zonal_status check_collapse(job *j, const zonal__meter *meter) {
         j->collapsed = 0;
         return ZONAL_OK;
     }
-    if (t->gain < t->threshold)
+    if (t->weight.gain < t->weight.threshold)
         snprintf(remedy, sizeof remedy, "raise --gain above the threshold f* = %.4g, it is %.4g",
-                 t->threshold, t->gain);
+                 t->weight.threshold, t->weight.gain);
     snprintf(text, sizeof text,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
              "effective rank %.1f of %.1f); %s",
@@ -122,6 +131,27 @@ static zonal_status check_collapse(job *j, const zonal__meter *meter) {
     if (!j->collapsed) zonal__train_warn(&j->print, "%s", text);
     j->collapsed = 1;
     return ZONAL_OK;
+}
+
+/* Every run is dispersed and unaligned for a while after its warm-up; a tenth of it is long. */
+static void check_plateau(job *j, const zonal__meter *meter) {
+    const zonal__training *t = j->training;
+    int64_t step = zonal__trainer_steps_done(j->trainer), total = t->trainer.schedule.total;
+    char remedy[120] = "lower --gain";
+    if (step <= t->trainer.schedule.warmup || !zonal__meter_dispersed(meter)) {
+        j->spread_since = -1;
+        return;
+    }
+    if (j->spread_since < 0) j->spread_since = step;
+    if (j->spread_said || 10 * (step - j->spread_since) < total) return;
+    j->spread_said = 1;
+    if (t->weight.selectivity > 0)
+        snprintf(remedy, sizeof remedy, "a larger --selectivity (it is %.3g) leaves it sooner",
+                 t->weight.selectivity);
+    zonal__train_warn(&j->print,
+                      "step %" PRId64 ": dispersed, not aligned, for %" PRId64
+                      " steps: views of an image share %.1f %% of the variance; %s",
+                      step, step - j->spread_since, 100 * meter->rho, remedy);
 }
 
 static zonal_status log_step(job *j) {
@@ -139,10 +169,13 @@ static zonal_status log_step(job *j) {
     ZONAL_TRY(zonal__meter_read(t->settings.batch,
                                 zonal__trainer_model(j->trainer)->graph.projection_dim,
                                 j->projections, (int)t->settings.threads, &meter));
+    if (t->trainer.objective.loss.discrepancy != ZONAL_SIGREG) /* its rows have any length */
+        zonal__meter_read_alignment(line.metrics.loss.invariance, t->weight.k, &meter);
     ZONAL_TRY(zonal__run_folder_add_step(&j->folder, &line));
     ZONAL_TRY(zonal__run_folder_add_meter(&j->folder, step, &meter));
     zonal__train_print_step(&j->print, t, &line, &meter);
     mark(j);
+    check_plateau(j, &meter);
     return check_collapse(j, &meter);
 }
 
@@ -202,8 +235,8 @@ static zonal_status make_steps(job *j) {
                          "--resume %s",
                          step, total, j->folder.path);
     else
-        zonal__train_say(&j->print, "done: %" PRId64 " steps; next: zonal eval %s", total,
-                         j->folder.path);
+        zonal__train_say(&j->print, "done: %" PRId64 " step%s; next: zonal eval %s", total,
+                         zonal__text_plural(total), j->folder.path);
     return ZONAL_OK;
 }
 
@@ -235,18 +268,15 @@ static zonal_status make_folder(job *j) {
     return status;
 }
 
-static zonal_status load_latest(job *j) {
-    char path[ZONAL__RUN_FOLDER_PATH];
+/* What it will be trained on goes into the folder before the first checkpoint. */
+static zonal_status make_run(job *j) {
+    zonal__data_record *record;
     zonal_status status;
-    ZONAL_TRY(zonal__run_folder_latest(&j->folder, path));
-    status = zonal__checkpoint_load(j->trainer, path);
-    if (status == ZONAL_FORMAT) {
-        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
-        return ZONAL_FAIL(status, "%.300s; to go on from the checkpoint before it, remove this one",
-                          inner.message);
-    }
-    ZONAL_TRY(status);
-    return zonal__run_folder_rewind(&j->folder, zonal__trainer_steps_done(j->trainer));
+    ZONAL_TRY(zonal__training_record(j->training, &record));
+    status = make_folder(j);
+    if (status == ZONAL_OK) status = zonal__run_folder_write_data(&j->folder, record);
+    zonal__data_record_destroy(record);
+    return status;
 }
 
 /* CUDA: the algorithms that the run was begun with, so that going on computes the same bits. */
@@ -277,16 +307,21 @@ static zonal_status begin(job *j) {
     zonal__training *t = j->training;
     int resumed = t->settings.resume != NULL;
     if (resumed)
-        ZONAL_TRY(load_latest(j));
+        ZONAL_TRY(zonal__resume_load(&j->resume, j->trainer));
     else
-        ZONAL_TRY(make_folder(j));
+        ZONAL_TRY(make_run(j));
+    if (t->settings.tensorboard)
+        ZONAL_TRY(zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
+                                        &j->folder.events));
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
-    if (resumed)
+    if (j->init[0]) zonal__train_say(&j->print, "%s", j->init);
+    if (resumed) {
         zonal__train_say(&j->print, "resumed   after step %" PRId64,
                          zonal__trainer_steps_done(j->trainer));
-    else
+        zonal__resume_tell(&j->resume);
+    } else
         ZONAL_TRY(zonal__run_folder_save(&j->folder, j->trainer, NAN));
     return ZONAL_OK;
 }
@@ -295,14 +330,18 @@ static zonal_status train(job *j) {
     zonal__training *t = j->training;
     int64_t size = (t->settings.views + t->settings.local_views) * t->settings.batch;
     if (t->settings.out && !t->settings.resume) ZONAL_TRY(zonal__run_folder_check(t->settings.out));
-    ZONAL_TRY(zonal__training_open(t));
-    ZONAL_TRY(zonal__training_open_online(t));
     if (t->settings.resume) {
         ZONAL_TRY(zonal__run_folder_open(t->settings.resume, t->settings.keep, &j->folder));
-        ZONAL_TRY(use_choices(j, zonal__device_choices_read));
+        ZONAL_TRY(zonal__resume_check(&j->resume));
     }
+    ZONAL_TRY(zonal__training_open(t));
+    ZONAL_TRY(zonal__training_open_online(t));
+    if (t->settings.resume) ZONAL_TRY(use_choices(j, zonal__device_choices_read));
     ZONAL_TRY(take_choices(j));
+    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &j->configuration));
+    t->trainer.configuration = j->configuration;
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &j->trainer));
+    if (!t->settings.resume) ZONAL_TRY(zonal__train_init(t, j->trainer, j->init));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));
     ZONAL_TRY(begin(j));
@@ -322,23 +361,11 @@ static void clean_up(job *j) {
     zonal__run_folder_close(&j->folder);
     zonal__trainer_destroy(j->trainer);
     zonal__free(j->projections);
+    zonal__free(j->configuration);
+    zonal__resume_close(&j->resume);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
-
-/* What would change the numbers of a run cannot be given again. */
-static int check_resumed(const zonal__training *t) {
-    if (t->options.argument_count > 0)
-        return zonal__cli_misused("%s has its pictures already, leave out %s", t->settings.resume,
-                                  t->options.arguments[0]);
-    for (int i = 0; t->options.table[i].name; i++)
-        if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
-            !zonal__train_option_is_free(t->options.table[i].name))
-            return zonal__cli_misused("--%s cannot be changed in a run that goes on; leave it out, "
-                                      "or begin a new run with --config %s/config.toml",
-                                      t->options.table[i].name, t->settings.resume);
-    return ZONAL__EXIT_CONTINUE;
-}
 
 static int dump(const zonal__training *t) {
     char *text;
@@ -367,7 +394,7 @@ static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRA
     status = zonal__cli_parse_file(&usage, zonal__train_table, &t->settings, argc, argv, file,
                                    &t->options, &t->config);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (resume) return check_resumed(t);
+    if (resume) return zonal__resume_check_flags(t);
     if (t->options.argument_count > 0 &&
         zonal__options_set(&t->options, "data", "DIR, as data,", t->options.arguments[0],
                            ZONAL__SOURCE_FLAG) != ZONAL_OK)
@@ -378,11 +405,12 @@ static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRA
 int zonal__cli_train(int argc, char **argv) {
     char path[ZONAL__TRAINING_PATH];
     zonal__training training = {0};
-    job j = {.training = &training, .folder = {.lock = -1}};
+    job j = {.training = &training, .folder = {.lock = -1}, .spread_since = -1};
     int status = parse(&training, argc, argv, path);
     if (status == ZONAL__EXIT_CONTINUE && training.settings.dump_config) status = dump(&training);
     if (status == ZONAL__EXIT_CONTINUE) {
         zonal__train_print_begin(&j.print, training.settings.quiet);
+        j.resume = (zonal__resume){.training = &training, .folder = &j.folder, .print = &j.print};
         status = ZONAL__EXIT_OK;
         if (train(&j) != ZONAL_OK) {
             zonal__train_print_failure(&j.print);

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "zonal/uniformity.h"
+
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
+static const char *const crops[] = {"auto", "centre", "whole", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
 static const char *const stems[] = {"auto", "imagenet", "small", NULL};
 static const char *const activations[] = {"gelu", "relu", NULL};
@@ -13,6 +16,8 @@ static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const residences[] = {"auto", "resident", "streamed", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
+
+const char *const zonal__changed_data_words[] = {"refuse", "allow", NULL};
 
 /* ---- values of several numbers --------------------------------------------------------------- */
 
@@ -76,6 +81,9 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         .name = name_, .type = ZONAL__OPTION_CUSTOM, AT(field), .metavar = "X[,Y,Z]",              \
         .set = set_per_channel, .help = text                                                       \
     }
+/* A number of a header as the user would type it. */
+#define TEXT_OF(macro)    TEXT_OF_(macro)
+#define TEXT_OF_(number_) #number_
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
 const zonal__option zonal__train_table[] = {
@@ -92,6 +100,13 @@ const zonal__option zonal__train_table[] = {
      .help = "print the effective configuration, train nothing"},
     TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
     TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    {.name = "changed-data",
+     .type = ZONAL__OPTION_WORD,
+     AT(changed_data),
+     .words = zonal__changed_data_words,
+     .initial = "refuse",
+     .rules = LINE,
+     .help = "--resume: what to do when images were added, removed or replaced since"},
     TEXT("choices", choices, NULL, "FILE", LINE,
          "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
          "bits as that run's"),
@@ -116,7 +131,7 @@ const zonal__option zonal__train_table[] = {
           "of each class, for validation, where the source is not divided"),
     SHARE("test-share", source.test_share, "0.1", "the same for the test"),
     WHOLE("data-seed", source.seed, "0", 0, INFINITY, "of that division, and of textures"),
-    WHOLE("texture-count", source.count, NULL, 1, 1e9,
+    WHOLE("texture-count", source.count, NULL, 1, 1 << 24,
           "textures: how many; 10,000 / 500 / 10,000 by split unless given"),
     WHOLE("texture-size", source.size, NULL, 8, 4096,
           "textures: their width and height; 256 unless given"),
@@ -135,6 +150,9 @@ const zonal__option zonal__train_table[] = {
     WORD("law", law, laws, "auto",
          "byol: crops and colours, for photographs; texture: turns, scales, contrast, erasing; "
          "auto: texture for textures"),
+    WORD("crop", crop, crops, "auto",
+         "what of an image is looked at when it is evaluated: its centre, 7/8 of the shorter side, "
+         "or the whole; auto: the whole of textures and of images no larger than the views"),
     RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
@@ -169,6 +187,10 @@ const zonal__option zonal__train_table[] = {
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
     FLAG("zero-last-scale", zero_last_scale, NULL, "each block begins as its shortcut"),
 
+    TEXT("init", init, NULL, "FILE", 0,
+         "begin with these weights, safetensors of torchvision or of a run; the projector may be "
+         "missing"),
+
     /* loss */
     TEXT("method", method, "mmd-band", "NAME", 0, "the uniformity loss"),
     ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
@@ -180,6 +202,8 @@ const zonal__option zonal__train_table[] = {
          "collapse threshold for kl, unit for sigreg"),
     NUMBER("margin", margin, NULL, 0, INFINITY, OVER | UNDER,
            "the gain as a multiple of the collapse threshold"),
+    NUMBER("selectivity", selectivity, NULL, 0, INFINITY, OVER | UNDER,
+           "the gain by its selectivity S: how strongly directions follow what views share"),
 
     /* optimiser */
     WORD("optimiser", optimiser, optimisers, "adamw", "how the weights are moved"),
@@ -221,9 +245,11 @@ const zonal__option zonal__train_table[] = {
     WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
           "steps between checkpoints; 0: an epoch, or 100 if that is more"),
     WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
+    FLAG("tensorboard", tensorboard, "yes", "write the curves for TensorBoard too, in RUN/events"),
     WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
-    SHARE("collapse-cosine", collapse_cosine, "0.95", "mean cosine above which that is"),
-    SHARE("collapse-rank", collapse_rank, "0.02",
+    SHARE("collapse-cosine", collapse_cosine, TEXT_OF(ZONAL_COLLAPSE_COSINE),
+          "mean cosine above which that is"),
+    SHARE("collapse-rank", collapse_rank, TEXT_OF(ZONAL_COLLAPSE_RANK),
           "effective rank, as a share of what uniform points have, below which that is"),
     WORD("eval", eval, protocols, "auto",
          "evaluation on the way; auto: retrieval for textures, k-NN where there are classes"),
@@ -237,11 +263,17 @@ const zonal__option zonal__train_table[] = {
     {0}};
 
 int zonal__train_option_is_free(const char *name) {
-    static const char *const names[] = {"quiet",   "resume", "log-every",   "checkpoint-every",
-                                        "threads", "keep",   "on-collapse", "workers"};
+    static const char *const names[] = {"quiet",       "resume", "log-every",   "checkpoint-every",
+                                        "threads",     "keep",   "on-collapse", "workers",
+                                        "tensorboard", "changed-data"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;
+}
+
+int zonal__train_option_may_change(const char *name) {
+    return zonal__train_option_is_free(name) || strcmp(name, "data") == 0 ||
+           strcmp(name, "class-list") == 0;
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */

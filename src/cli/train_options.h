@@ -16,11 +16,13 @@
 #include "data/view_law.h"
 
 /* Numbers that a word stands for, in the order of the words. */
+enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
 enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
 enum { ZONAL__PLACE_AUTO, ZONAL__PLACE_CPU, ZONAL__PLACE_CUDA };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
+enum { ZONAL__CHANGED_REFUSE, ZONAL__CHANGED_ALLOW };
 enum { ZONAL__ON_COLLAPSE_WARN, ZONAL__ON_COLLAPSE_STOP };
 
 /* One number for all channels, or one for each. */
@@ -37,19 +39,19 @@ typedef struct zonal__train_settings {
     zonal__per_channel mean, deviation;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;
-    int law;
+    int law, crop;
     zonal__view_law view;
     zonal__range local_area;
     /* network */
     int network, stem;
     double width;
-    const char *projector;
+    const char *projector, *init;
     int activation, projector_norm, projector_bias, zero_last_scale;
     /* loss */
     const char *method;
     zonal__kernel_settings kernel;
     zonal__method_settings loss;
-    double lambda, margin;
+    double lambda, margin, selectivity;
     const char *gain;
     /* optimiser */
     int optimiser, decay_all, schedule, nesterov;
@@ -59,20 +61,27 @@ typedef struct zonal__train_settings {
     int precision, device, residence, graph;
     /* watching */
     int64_t log_every, checkpoint_every, keep;
-    int on_collapse;
+    int on_collapse, tensorboard;
     double collapse_cosine, collapse_rank;
     int eval;
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
     /* the command line's own */
     const char *out, *resume, *config, *choices;
-    int quiet, dump_config;
+    int quiet, dump_config, changed_data;
 } zonal__train_settings;
 
 extern const zonal__option zonal__train_table[];
 
+/* The words of --changed-data. */
+extern const char *const zonal__changed_data_words[];
+
 /* The options that a resumed run may be given: they do not change what it computes. */
 int zonal__train_option_is_free(const char *name);
+
+/* Those that a run's configuration may have other values of than its checkpoints: these, and paths,
+ * since images may be moved; whether they are the same is asked of the images. */
+int zonal__train_option_may_change(const char *name);
 
 /* Copies the given --view-... options over those of a law; "local": of a local view. */
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,

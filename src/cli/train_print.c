@@ -7,8 +7,9 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
+#include "core/text.h"
 
-enum { LINE = 1024 };
+enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -18,23 +19,41 @@ static void put_in_log(zonal__train_print *print, const char *line) {
     fflush(print->log); /* a run may be killed at any instant */
 }
 
-/* A line of text into the log, and ready to be printed. */
-static void put_line(zonal__train_print *print, const char *format, va_list arguments,
-                     char line[LINE]) {
-    vsnprintf(line, LINE, format, arguments);
-    zonal__cli_make_plain(line);
-    put_in_log(print, line);
+/* A line of text without what could disturb a terminal. */
+static void fill_line(const char *format, va_list arguments, char line[LINE]) {
+    char raw[LINE];
+    vsnprintf(raw, sizeof raw, format, arguments);
+    zonal__text_plain(raw, line, LINE);
+}
+
+/* Where a line is to be broken so that at most "room" columns stay before it: at a blank, or, where
+ * a name is longer than that, after it; but not within the first "least" columns. */
+static size_t find_break(const char *text, size_t least, size_t room) {
+    size_t at = 0, length = strlen(text);
+    if (length <= room) return length;
+    for (size_t i = least + 1; i < length; i++)
+        if (text[i] == ' ' && text[i - 1] != ' ' && (i <= room || at == 0)) at = i;
+    return at > 0 ? at : length;
 }
 
 void zonal__train_say(zonal__train_print *print, const char *format, ...) {
-    char line[LINE];
+    char line[LINE], shown[LINE + INDENT + 1];
+    const char *rest = line;
+    int indent = 0;
     va_list arguments;
     va_start(arguments, format);
-    put_line(print, format, arguments, line);
+    fill_line(format, arguments, line);
     va_end(arguments);
-    if (print->quiet) return;
-    zonal__progress_end(&print->bar);
-    printf("%s\n", line);
+    if (!print->quiet) zonal__progress_end(&print->bar);
+    do {
+        size_t length = find_break(rest, (size_t)(INDENT - indent), (size_t)(COLUMNS - indent));
+        snprintf(shown, sizeof shown, "%*s%.*s", indent, "", (int)length, rest);
+        put_in_log(print, shown);
+        if (!print->quiet) printf("%s\n", shown);
+        rest += length;
+        rest += strspn(rest, " ");
+        indent = INDENT;
+    } while (*rest);
     fflush(stdout);
 }
 
@@ -42,8 +61,9 @@ void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
     char line[LINE];
     va_list arguments;
     va_start(arguments, format);
-    put_line(print, format, arguments, line);
+    fill_line(format, arguments, line);
     va_end(arguments);
+    put_in_log(print, line);
     zonal__progress_end(&print->bar);
     zonal__cli_say("%s", line);
 }
@@ -63,9 +83,8 @@ void zonal__train_print_begin(zonal__train_print *print, int quiet) {
 }
 
 void zonal__train_print_open_log(zonal__train_print *print, const zonal__run_folder *folder) {
-    char path[ZONAL__RUN_FOLDER_PATH];
-    if (zonal__run_folder_file(folder, "log.txt", path) == ZONAL_OK) print->log = fopen(path, "a");
-    if (!print->log) zonal__train_warn(print, "cannot write %s/log.txt", folder->path);
+    if (zonal__run_folder_open_log(folder, &print->log) != ZONAL_OK)
+        zonal__train_warn(print, "%s", zonal_last_error()->message);
 }
 
 void zonal__train_print_end(zonal__train_print *print) {
@@ -107,11 +126,11 @@ static void say_data(zonal__train_print *print, const zonal__training *t) {
     if (s->local_views > 0)
         snprintf(local, sizeof local, " and %" PRId64 " of %" PRId64, s->local_views,
                  s->local_side);
-    zonal__train_say(print, "data      %s: %" PRId64 " pictures (%s)", s->data, t->source->count,
-                     zonal__split_words[s->split]);
+    zonal__train_say(print, "data      %s: %" PRId64 " image%s (%s)", s->data, t->source->count,
+                     zonal__text_plural(t->source->count), zonal__split_words[s->split]);
     zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
                      s->views, s->side, local, t->trainer.network.channels,
-                     t->trainer.network.channels > 1 ? "s" : "", word(t, "law", s->law));
+                     zonal__text_plural(t->trainer.network.channels), word(t, "law", s->law));
 }
 
 static void say_run(zonal__train_print *print, const zonal__training *t) {
@@ -120,7 +139,7 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
     if (t->trainer.device == ZONAL_DEVICE_CUDA && zonal__device_name(device) != ZONAL_OK)
         snprintf(device, sizeof device, "CUDA");
     zonal__train_say(print,
-                     "steps     %" PRId64 " of %" PRId64 " pictures, %.3g epochs; %s, rate %g; on "
+                     "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
                      "%s",
                      t->trainer.schedule.total, s->batch,
                      (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
@@ -128,26 +147,30 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 }
 
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
-    double margin = t->gain / t->threshold;
-    char kernel[96];
+    const zonal_objective_info *weight = &t->weight;
+    const zonal_loss_options *loss = &t->trainer.objective.loss;
+    char kernel[96], selectivity[48] = "";
     zonal__kernel_describe(
-        &t->trainer.objective.loss.kernel,
-        t->trainer.network.projector_width[t->trainer.network.projector_layers - 1], kernel,
-        sizeof kernel);
+        &loss->kernel, t->trainer.network.projector_width[t->trainer.network.projector_layers - 1],
+        kernel, sizeof kernel);
     zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
-                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, t->gain);
-    if (!(t->threshold > 0)) {
+                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, weight->gain);
+    if (weight->selectivity > 0)
+        snprintf(selectivity, sizeof selectivity, "; selectivity S = %.3g", weight->selectivity);
+    if (!(weight->threshold > 0)) {
         zonal__train_say(print, "          its collapse threshold f* is not known");
         return;
     }
-    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g", t->threshold,
-                     margin);
-    if (margin < 1)
+    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
+                     weight->threshold, weight->margin, selectivity);
+    if (weight->margin < 1)
         zonal__train_warn(print,
                           "the gain %.4g is below the collapse threshold %.4g: with strong "
-                          "augmentation training will collapse; raise --gain above it or give "
-                          "--margin 1.15 or more",
-                          t->gain, t->threshold);
+                          "augmentation training will collapse; %s",
+                          weight->gain, weight->threshold,
+                          loss->discrepancy == ZONAL_KL
+                              ? "give --margin 1.15 or more"
+                              : "give --selectivity 10, or a --gain of many times the threshold");
 }
 
 void zonal__train_print_summary(zonal__train_print *print, const zonal__training *t,
@@ -159,8 +182,10 @@ void zonal__train_print_summary(zonal__train_print *print, const zonal__training
     say_run(print, t);
     say_loss(print, t);
     if (t->queries)
-        zonal__train_say(print, "eval      %s on %" PRId64 " pictures, every %" PRId64 " steps",
-                         word(t, "eval", s->eval), t->queries->count, s->eval_every);
+        zonal__train_say(print, "eval      %s on %" PRId64 " image%s, every %" PRId64 " step%s",
+                         word(t, "eval", s->eval), t->queries->count,
+                         zonal__text_plural(t->queries->count), s->eval_every,
+                         zonal__text_plural(s->eval_every));
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -187,14 +212,13 @@ void zonal__train_print_step(zonal__train_print *print, const zonal__training *t
     double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
     char row[160];
     if (!print->table_begun)
-        put_in_table(print,
-                     "   step   epoch    loss     inv        D     rate  img/s     cos   rank"
-                     "        p");
+        put_in_table(print, "   step   epoch    loss     inv        D     rate  img/s    cos   rank"
+                            "   rho");
     print->table_begun = 1;
-    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %7.3f %6.1f %8.2g",
+    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %6.3f %6.1f %5.2f",
              line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
              line->metrics.rate, line->images_per_second, meter->mean_cosine, meter->effective_rank,
-             meter->p_uniform);
+             meter->rho);
     put_in_table(print, row);
     snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
              line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,

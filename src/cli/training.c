@@ -69,6 +69,14 @@ static zonal_status probe_side(zonal__source *source, int *side) {
     return status;
 }
 
+/* Of images that differ in size nobody knows whether all fit. */
+static int choose_crop(const zonal__training *t) {
+    const zonal__source *source = t->source;
+    int shorter = source->width < source->height ? source->width : source->height;
+    int fits = shorter > 0 && shorter <= t->settings.side;
+    return fits || t->settings.law == ZONAL__LAW_TEXTURE ? ZONAL__FRAME_WHOLE : ZONAL__FRAME_CENTRE;
+}
+
 static zonal_status settle_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     int shorter = USUAL_SIDE;
@@ -83,6 +91,7 @@ static zonal_status settle_views(zonal__training *t) {
                     strcmp(t->source->table->kind, "textures") == 0 ? ZONAL__LAW_TEXTURE
                                                                     : ZONAL__LAW_BYOL,
                     &s->law);
+    if (s->crop == ZONAL__FRAME_AUTO) settle_word(t, "crop", choose_crop(t), &s->crop);
     if (s->stem == ZONAL__STEM_AUTO)
         settle_word(t, "stem",
                     s->side <= LARGEST_SMALL_STEM ? ZONAL__STEM_AS_SMALL : ZONAL__STEM_AS_IMAGENET,
@@ -137,13 +146,8 @@ static int64_t dimension(const zonal__training *t) {
     return network->projector_width[network->projector_layers - 1];
 }
 
-static zonal_status parse_gain(const zonal__training *t, zonal_objective_options *objective) {
-    const char *text = t->settings.gain;
+static zonal_status parse_gain(const char *text, zonal_objective_options *objective) {
     if (strcmp(text, "auto") == 0) return ZONAL_OK;
-    if (given(t, "margin"))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--gain %s and --margin %g say two things; give one of them", text,
-                          t->settings.margin);
     if (strcmp(text, "unit") == 0 || strcmp(text, "batch") == 0) {
         objective->gain = text[0] == 'u' ? ZONAL_GAIN_UNIT : ZONAL_GAIN_BATCH;
         return ZONAL_OK;
@@ -155,45 +159,21 @@ static zonal_status parse_gain(const zonal__training *t, zonal_objective_options
     return ZONAL_FAIL(ZONAL_ARGUMENT, "--gain must be above 0, got %s", text);
 }
 
-/* The objective says what its threshold is when it is executed: here on the corners of a simplex.
- */
-static zonal_status ask_objective(const zonal__training *t, const zonal_objective_options *options,
-                                  zonal_objective_parts *parts) {
-    enum { ROWS = 4 };
-    zonal_objective_options trial = *options;
-    int64_t views = t->settings.views + t->settings.local_views, dim = dimension(t);
-    zonal_objective *objective;
-    double *z;
-    zonal_status status;
-    trial.loss.precision = ZONAL_DOUBLE;
-    ZONAL_TRY(zonal_objective_create(&trial, views, t->settings.views, ROWS, dim, &objective));
-    status = ZONAL_NEW(&z, views * ROWS * dim, "the trial of the loss");
-    if (status == ZONAL_OK) {
-        for (int64_t i = 0; i < views * ROWS; i++) z[i * dim + i % ROWS % dim] = 1;
-        status = zonal_objective_execute(objective, z, parts, NULL);
-    }
-    zonal__free(z);
-    zonal_objective_destroy(objective);
-    return status;
-}
-
+/* One of --gain, --margin and --selectivity sets the gain. */
 static zonal_status choose_gain(zonal__training *t, zonal_objective_options *objective) {
-    zonal_discrepancy kind = objective->loss.discrepancy;
-    int batch = objective->gain == ZONAL_GAIN_BATCH ||
-                (objective->gain == ZONAL_GAIN_AUTO && kind != ZONAL_KL && kind != ZONAL_SIGREG);
-    zonal_objective_parts parts;
-    ZONAL_TRY(ask_objective(t, objective, &parts));
-    t->threshold = parts.threshold;
-    t->gain = batch ? (double)t->settings.batch : parts.gain;
-    if (!given(t, "margin")) return ZONAL_OK;
-    if (!(t->threshold > 0))
+    const zonal__train_settings *s = &t->settings;
+    int margin = given(t, "margin"), selectivity = given(t, "selectivity");
+    if (margin + selectivity + (strcmp(s->gain, "auto") != 0) > 1)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the collapse threshold of %s is not known, so --margin has no meaning; "
-                          "give --gain",
-                          t->settings.method);
-    objective->gain = ZONAL_GAIN_VALUE;
-    objective->gain_value = t->gain = t->settings.margin * t->threshold;
-    return ZONAL_OK;
+                          "--gain, --margin and --selectivity all set the weight of uniformity; "
+                          "give one of them");
+    ZONAL_TRY(parse_gain(s->gain, objective));
+    if (margin || selectivity) {
+        objective->gain = margin ? ZONAL_GAIN_MARGIN : ZONAL_GAIN_SELECTIVITY;
+        objective->gain_value = margin ? s->margin : s->selectivity;
+    }
+    return zonal_objective_describe(objective, s->views + s->local_views, s->views, s->batch,
+                                    dimension(t), &t->weight);
 }
 
 static zonal_status fill_objective(zonal__training *t) {
@@ -209,7 +189,6 @@ static zonal_status fill_objective(zonal__training *t) {
                                            &objective->loss.kernel, &t->weights));
     ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
     if (given(t, "lambda")) objective->lambda = s->lambda;
-    ZONAL_TRY(parse_gain(t, objective));
     return choose_gain(t, objective);
 }
 
@@ -306,6 +285,11 @@ static int64_t interval(int64_t asked, int64_t per_epoch) {
     return per_epoch > LEAST_INTERVAL ? per_epoch : LEAST_INTERVAL;
 }
 
+int64_t zonal__training_steps(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    return s->steps > 0 ? s->steps : s->epochs * (t->source->count / s->batch);
+}
+
 static zonal_status fill_schedule(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     zonal__schedule *schedule = &t->trainer.schedule;
@@ -317,7 +301,7 @@ static zonal_status fill_schedule(zonal__training *t) {
     }
     t->steps_per_epoch = t->source->count / s->batch;
     schedule->kind = (zonal__schedule_kind)s->schedule;
-    schedule->total = s->steps > 0 ? s->steps : s->epochs * t->steps_per_epoch;
+    schedule->total = zonal__training_steps(t);
     schedule->warmup = t->steps_per_epoch;
     if (schedule->warmup > schedule->total / 10) schedule->warmup = schedule->total / 10;
     if (given(t, "warmup"))
@@ -375,6 +359,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     settle_path(t, "data", t->data, &s->data);
     settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    settle_path(t, "init", t->init, &s->init);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
     settle_batch(t);
@@ -419,12 +404,9 @@ void zonal__training_close(zonal__training *t) {
 /* ---- the evaluation on the way --------------------------------------------------------------- */
 
 void zonal__training_eval_law(const zonal__training *t, zonal__view_law *law) {
-    const zonal__source *source = t->source;
-    int shorter = source->width < source->height ? source->width : source->height;
-    int fits = shorter > 0 && shorter <= t->settings.side;
     if (t->settings.law == ZONAL__LAW_TEXTURE)
         zonal__view_law_identity(ZONAL__VIEW_TEXTURE, law);
-    else if (fits)
+    else if (t->settings.crop == ZONAL__FRAME_WHOLE)
         zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, law);
     else
         zonal__view_law_centre(law);

@@ -19,6 +19,7 @@
 
 #include "cli/train_options.h"
 #include "core/config.h"
+#include "train/data_record.h"
 #include "train/online.h"
 #include "train/trainer.h"
 
@@ -35,12 +36,13 @@ typedef struct zonal__training {
     zonal__trainer_options trainer;
     double *weights; /* of a spectrum kernel */
     int64_t steps_per_epoch;
-    double gain, threshold; /* of the discrepancy; threshold 0: not known for this method */
+    zonal_objective_info weight; /* of uniformity: gain, threshold, selectivity */
 
     zonal__source *queries, *memory; /* of the evaluation on the way; NULL: none needed */
     zonal__view_law eval_laws[2];
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
+    char init[ZONAL__TRAINING_PATH];                                   /* likewise */
 } zonal__training;
 
 /* Reads a configuration. Release with zonal__training_close, also after failure. */
@@ -59,6 +61,9 @@ zonal_status zonal__training_open(zonal__training *training);
  * looks at the pictures without training on them. */
 zonal_status zonal__training_open_views(zonal__training *training);
 
+/* How many steps the whole training has, once the source is open. */
+int64_t zonal__training_steps(const zonal__training *training);
+
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);
 
@@ -66,8 +71,19 @@ zonal_status zonal__training_open_online(zonal__training *training);
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
 
-/* How a picture is looked at when it is evaluated: its centre where it is larger than the views,
- * else the whole of it. */
+/* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
+zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);
+
+/* Compares the images of a configuration that was read, before zonal__training_open, with those
+ * that the run in this folder has recorded. ZONAL_IO for images that are no longer where they were.
+ */
+zonal_status zonal__training_check_data(const zonal__training *training, const char *run,
+                                        zonal__data_changes *changes);
+/* The sentence for changes that nobody has allowed; ZONAL_IO. */
+zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_changes *changes);
+
+/* How an image is looked at when it is evaluated, by the settled law and crop: its centre or the
+ * whole of it; a texture always whole. */
 void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
 
 void zonal__training_close(zonal__training *training);

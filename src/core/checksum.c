@@ -63,3 +63,19 @@ uint64_t zonal__checksum_of(const void *bytes, size_t n) {
     zonal__checksum_add(&checksum, bytes, n);
     return zonal__checksum_value(&checksum);
 }
+
+/* Four bits at a time: table[k] is the remainder of the four bits k. */
+uint32_t zonal__crc32c(const void *bytes, size_t n) {
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+    const uint8_t *at = bytes;
+    uint32_t sum = ~(uint32_t)0;
+    for (size_t i = 0; i < n; i++) {
+        sum ^= at[i];
+        sum = sum >> 4 ^ table[sum & 15];
+        sum = sum >> 4 ^ table[sum & 15];
+    }
+    return ~sum;
+}

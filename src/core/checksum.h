@@ -29,4 +29,9 @@ void zonal__checksum_init(zonal__checksum *checksum);
 void zonal__checksum_add(zonal__checksum *checksum, const void *bytes, size_t n);
 uint64_t zonal__checksum_value(const zonal__checksum *checksum); /* more may be added after */
 
+/* CRC-32C (Castagnoli), as in RFC 3720, section 12.1 and appendix B.4: the polynomial 0x1edc6f41,
+ * bits from the lowest on, the remainder begun with and taken in ones. It is what other programs'
+ * formats have; our own files have the checksum above, which is faster. */
+uint32_t zonal__crc32c(const void *bytes, size_t n);
+
 #endif

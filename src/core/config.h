@@ -64,4 +64,21 @@ zonal_status zonal__config_list(const char *path, zonal__config_take take, void 
  * configuration file can hold. */
 zonal_status zonal__config_dump(const zonal__options *options, char **out);
 
+/* What was asked for, to be kept and compared with later: as the dump, but without comments and
+ * without the options that "left_out" (NULL: none) names. */
+typedef int zonal__config_filter(const char *name);
+zonal_status zonal__config_values(const zonal__options *options, zonal__config_filter *left_out,
+                                  char **out);
+
+/* An option whose value is another now than in a text of zonal__config_values. Both are as in a
+ * file; "" where the option is not set. */
+typedef struct zonal__config_change {
+    char name[64], before[256], now[256]; /* longer values are cut */
+} zonal__config_change;
+
+/* The first such option in *change, and *found 1; else *found 0. An option that is not in the text
+ * and has its default now is taken for one that a later version has brought. ZONAL_MEMORY. */
+zonal_status zonal__config_compare(const zonal__options *options, zonal__config_filter *left_out,
+                                   const char *before, zonal__config_change *change, int *found);
+
 #endif

@@ -1,5 +1,6 @@
 /*
- * Configuration files, writing: the effective values of an option table, with their sources.
+ * Configuration files, writing: the effective values of an option table, with their sources, or
+ * without them, to compare with later.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,14 +103,25 @@ static int is_written(const zonal__options *options, int i) {
            !(option->rules & ZONAL__OPTION_LINE) && option->type != ZONAL__OPTION_ASSIGN;
 }
 
-static void put_page(page *p, const zonal__options *options) {
-    for (int i = 0; options->table[i].name; i++) {
-        if (!is_written(options, i)) continue;
+/* What a page is to hold. */
+typedef struct content {
+    const zonal__options *options;
+    zonal__config_filter *left_out;
+    int sources; /* 1: in comments */
+} content;
+
+static int is_in(const content *c, int i) {
+    return is_written(c->options, i) && !(c->left_out && c->left_out(c->options->table[i].name));
+}
+
+static void put_page(page *p, const content *c) {
+    for (int i = 0; c->options->table[i].name; i++) {
+        if (!is_in(c, i)) continue;
         p->line_start = p->length;
-        put(p, options->table[i].name);
+        put(p, c->options->table[i].name);
         put(p, " = ");
-        put_value(p, options, i);
-        put_source(p, options, i);
+        put_value(p, c->options, i);
+        if (c->sources) put_source(p, c->options, i);
         put(p, "\n");
     }
 }
@@ -127,13 +139,89 @@ static zonal_status check_texts(const zonal__options *options) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__config_dump(const zonal__options *options, char **out) {
+static zonal_status make_page(const content *c, char **out) {
     page p = {0};
     *out = NULL;
-    ZONAL_TRY(check_texts(options));
-    put_page(&p, options);
+    ZONAL_TRY(check_texts(c->options));
+    put_page(&p, c);
     ZONAL_TRY(ZONAL_NEW(out, p.length + 1, "the configuration's text"));
     p = (page){.text = *out};
-    put_page(&p, options);
+    put_page(&p, c);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__config_dump(const zonal__options *options, char **out) {
+    return make_page(&(content){.options = options, .sources = 1}, out);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+zonal_status zonal__config_values(const zonal__options *options, zonal__config_filter *left_out,
+                                  char **out) {
+    return make_page(&(content){.options = options, .left_out = left_out}, out);
+}
+
+typedef struct span {
+    const char *at;
+    size_t length;
+} span;
+
+static int same(span a, span b) {
+    return a.length == b.length && memcmp(a.at, b.at, a.length) == 0;
+}
+
+/* The next line of a text of such lines, "key = value"; 0 at its end. */
+static int next_line(const char **at, span *key, span *value) {
+    const char *start = *at, *end = start + strcspn(start, "\n"), *equals = strstr(start, " = ");
+    if (!*start) return 0;
+    *at = end + (*end == '\n');
+    if (!equals || equals >= end) equals = end;
+    *key = (span){start, (size_t)(equals - start)};
+    *value = (span){equals, 0};
+    if (equals < end) *value = (span){equals + 3, (size_t)(end - equals - 3)};
+    return 1;
+}
+
+/* The value of a key in such a text; 0: it has none. */
+static int find_value(const char *text, span wanted, span *value) {
+    span key;
+    while (next_line(&text, &key, value))
+        if (same(key, wanted)) return 1;
+    *value = (span){text, 0};
+    return 0;
+}
+
+static void set_change(zonal__config_change *change, span key, span before, span now) {
+    snprintf(change->name, sizeof change->name, "%.*s", (int)key.length, key.at);
+    snprintf(change->before, sizeof change->before, "%.*s", (int)before.length, before.at);
+    snprintf(change->now, sizeof change->now, "%.*s", (int)now.length, now.at);
+}
+
+static int differs(const content *c, const char *before, const char *now,
+                   zonal__config_change *change) {
+    span key, old, new;
+    for (const char *at = now; next_line(&at, &key, &new);) {
+        int there = find_value(before, key, &old);
+        if (there && same(old, new)) continue;
+        set_change(change, key, old, new);
+        if (there || zonal__options_source(c->options, change->name) != ZONAL__SOURCE_DEFAULT)
+            return 1;
+    }
+    for (const char *at = before; next_line(&at, &key, &old);) {
+        if (find_value(now, key, &new)) continue;
+        set_change(change, key, old, new);
+        if (!(c->left_out && c->left_out(change->name))) return 1;
+    }
+    return 0;
+}
+
+zonal_status zonal__config_compare(const zonal__options *options, zonal__config_filter *left_out,
+                                   const char *before, zonal__config_change *change, int *found) {
+    const content c = {.options = options, .left_out = left_out};
+    char *now;
+    *found = 0;
+    ZONAL_TRY(make_page(&c, &now));
+    *found = differs(&c, before, now, change);
+    zonal__free(now);
     return ZONAL_OK;
 }

@@ -3,18 +3,22 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/text.h"
+
 static _Thread_local zonal_error last_error = {ZONAL_OK, "", 0, ""};
 static zonal_log_function log_function;
 static void *log_context;
 
 zonal_status zonal__fail(zonal_status status, const char *file, int line, const char *format, ...) {
+    char whole[8192];
     va_list arguments;
     last_error.status = status;
     last_error.file = file;
     last_error.line = line;
     va_start(arguments, format);
-    vsnprintf(last_error.message, sizeof last_error.message, format, arguments);
+    vsnprintf(whole, sizeof whole, format, arguments);
     va_end(arguments);
+    zonal__text_shorten(whole, last_error.message, sizeof last_error.message);
     return status;
 }
 

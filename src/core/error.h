@@ -20,6 +20,13 @@
         if (try_status_ != ZONAL_OK) return try_status_;                                           \
     } while (0)
 
+/* What a public function does first with each pointer that must not be NULL. */
+#define ZONAL_NEED(pointer, name)                                                                  \
+    do {                                                                                           \
+        if (!(pointer))                                                                            \
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s: %s must not be NULL", __func__, name);          \
+    } while (0)
+
 /* Like ZONAL_TRY, for functions that own something: jumps to a label with "status" set. */
 #define ZONAL_TRY_GOTO(status, label, expression)                                                  \
     do {                                                                                           \

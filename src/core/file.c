@@ -109,17 +109,28 @@ static zonal_status open_directly(zonal__file *file) {
     return fail_write(file->name, ENOMEM);
 }
 
-static zonal_status open_target(zonal__file *file) {
+static zonal_status refuse_odd(const char *name, mode_t mode) {
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s is %s where a file of zonal's own is expected; it is left alone: move it "
+                      "away, or put the file itself there",
+                      name,
+                      S_ISLNK(mode)   ? "a link"
+                      : S_ISDIR(mode) ? "a folder"
+                                      : "a device or pipe");
+}
+
+static zonal_status open_target(zonal__file *file, int plain) {
     struct stat old;
-    if (stat(file->name, &old) != 0)
+    if ((plain ? lstat : stat)(file->name, &old) != 0)
         return errno == ENOENT ? open_beside(file, NULL) : fail_write(file->name, errno);
+    if (plain && !S_ISREG(old.st_mode)) return refuse_odd(file->name, old.st_mode);
     if (S_ISDIR(old.st_mode))
         return ZONAL_FAIL(ZONAL_IO, "cannot write %s: it is a folder; give the name of a file",
                           file->name);
     return S_ISREG(old.st_mode) ? open_beside(file, &old) : open_directly(file);
 }
 
-zonal_status zonal__file_create(const char *path, zonal__file **out) {
+static zonal_status create(const char *path, int plain, zonal__file **out) {
     zonal__file *file;
     zonal_status status;
     *out = NULL;
@@ -132,7 +143,7 @@ zonal_status zonal__file_create(const char *path, zonal__file **out) {
     ZONAL_TRY(ZONAL_NEW(&file, 1, "an output file"));
     strcpy(file->name, path);
     strcpy(file->target, path);
-    status = open_target(file);
+    status = open_target(file, plain);
     if (status != ZONAL_OK) {
         drop_slot(file->slot);
         zonal__free(file);
@@ -140,6 +151,30 @@ zonal_status zonal__file_create(const char *path, zonal__file **out) {
     }
     *out = file;
     return ZONAL_OK;
+}
+
+zonal_status zonal__file_create(const char *path, zonal__file **out) {
+    return create(path, 0, out);
+}
+
+zonal_status zonal__file_create_plain(const char *path, zonal__file **out) {
+    return create(path, 1, out);
+}
+
+zonal_status zonal__file_open_plain(const char *path, int flags, int *descriptor) {
+    struct stat state;
+    /* Without O_NONBLOCK a named pipe would wait for its other end; it means nothing for files. */
+    *descriptor = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*descriptor < 0) {
+        int error = errno;
+        if (lstat(path, &state) == 0 && !S_ISREG(state.st_mode))
+            return refuse_odd(path, state.st_mode);
+        return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(error));
+    }
+    if (fstat(*descriptor, &state) == 0 && S_ISREG(state.st_mode)) return ZONAL_OK;
+    close(*descriptor);
+    *descriptor = -1;
+    return refuse_odd(path, state.st_mode);
 }
 
 zonal_status zonal__file_write(zonal__file *file, const void *data, size_t bytes) {
@@ -157,6 +192,29 @@ zonal_status zonal__file_print(zonal__file *file, const char *format, ...) {
     return file->error ? fail_write(file->name, file->error) : ZONAL_OK;
 }
 
+/* 0, or the errno of a disk that fails. Some file systems cannot flush a folder: EINVAL. */
+static int sync_folder(const char *path) {
+    int error = 0, descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return 0; /* one that may be written to but not read: nothing can be done */
+    if (fsync(descriptor) != 0 && errno != EINVAL) error = errno;
+    close(descriptor);
+    return error;
+}
+
+static int sync_folder_of(const char *target) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(target, '/');
+    if (!slash) return sync_folder(".");
+    /* One byte more than the folder's name: of "/name" the slash is all there is. */
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - target) + 1, target);
+    return sync_folder(folder);
+}
+
+zonal_status zonal__file_sync_folder(const char *path) {
+    int error = sync_folder(path);
+    return error ? fail_write(path, error) : ZONAL_OK;
+}
+
 zonal_status zonal__file_commit(zonal__file *file) {
     zonal_status status = ZONAL_OK;
     int error;
@@ -167,6 +225,7 @@ zonal_status zonal__file_commit(zonal__file *file) {
     if (!error && file->slot && fsync(fileno(file->stream)) != 0) error = errno;
     if (fclose(file->stream) != 0 && !error) error = errno;
     if (!error && file->slot && rename(file->slot->temporary, file->target) != 0) error = errno;
+    if (!error && file->slot) error = sync_folder_of(file->target);
     if (error) {
         if (file->slot) unlink(file->slot->temporary);
         status = fail_write(file->name, error);
@@ -184,7 +243,35 @@ void zonal__file_abandon(zonal__file *file) {
     zonal__free(file);
 }
 
+size_t zonal__file_temporary_of(const char *name) {
+    static const char mark[] = ".tmp.", digits[] = "0123456789";
+    const char *at = NULL, *next = name;
+    size_t pid, number;
+    while ((next = strstr(next, mark)) != NULL) at = next++; /* the last one */
+    if (!at || at == name) return 0;
+    next = at + strlen(mark);
+    pid = strspn(next, digits);
+    if (pid == 0 || next[pid] != '-') return 0;
+    next += pid + 1;
+    number = strspn(next, digits);
+    return number > 0 && next[number] == '\0' ? (size_t)(at - name) : 0;
+}
+
 void zonal__file_abandon_all(void) {
     for (int i = 0; i < SLOTS; i++)
         if (atomic_load(&slots[i].state) == SLOT_IN_FLIGHT) unlink(slots[i].temporary);
+}
+
+int zonal__file_append(int descriptor, const void *bytes, size_t n) {
+    struct stat before;
+    ssize_t written;
+    int error;
+    if (fstat(descriptor, &before) != 0) return errno;
+    do written = write(descriptor, bytes, n);
+    while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)n) return 0;
+    /* A write that is only begun is a disk that is full. */
+    error = written < 0 ? errno : ENOSPC;
+    if (written > 0 && ftruncate(descriptor, before.st_size) != 0) error = errno;
+    return error;
 }

@@ -15,7 +15,7 @@ static zonal_status cannot_read(const char *path, int error) {
 static zonal_status read_bytes(int descriptor, const char *path, char *out, size_t count) {
     size_t done = 0;
     while (done < count) {
-        ssize_t n = read(descriptor, out + done, count - done);
+        ssize_t n = pread(descriptor, out + done, count - done, (off_t)done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cannot_read(path, errno);
         if (n == 0)
@@ -42,6 +42,18 @@ static zonal_status read_descriptor(int descriptor, const char *path, size_t mos
     return read_bytes(descriptor, path, *text, *length);
 }
 
+zonal_status zonal__file_read_open(int descriptor, const char *path, size_t most, char **text,
+                                   size_t *length) {
+    zonal_status status;
+    *text = NULL;
+    *length = 0;
+    status = read_descriptor(descriptor, path, most, text, length);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__free(*text);
+    *text = NULL;
+    return status;
+}
+
 zonal_status zonal__file_read(const char *path, size_t most, char **text, size_t *length) {
     /* Without O_NONBLOCK a named pipe would wait here for a writer; it means nothing for files. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -49,10 +61,7 @@ zonal_status zonal__file_read(const char *path, size_t most, char **text, size_t
     *text = NULL;
     *length = 0;
     if (descriptor < 0) return cannot_read(path, errno);
-    status = read_descriptor(descriptor, path, most, text, length);
+    status = zonal__file_read_open(descriptor, path, most, text, length);
     close(descriptor);
-    if (status == ZONAL_OK) return ZONAL_OK;
-    zonal__free(*text);
-    *text = NULL;
     return status;
 }

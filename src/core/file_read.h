@@ -13,4 +13,8 @@
  * more than "most" bytes, or ZONAL_MEMORY; *text is then NULL. */
 zonal_status zonal__file_read(const char *path, size_t most, char **text, size_t *length);
 
+/* The same of a file that is open for reading, from its beginning; "path" is for sentences. */
+zonal_status zonal__file_read_open(int descriptor, const char *path, size_t most, char **text,
+                                   size_t *length);
+
 #endif

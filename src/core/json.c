@@ -181,6 +181,11 @@ void zonal__json_null(zonal__json *json) {
     put_text(json, "null");
 }
 
+void zonal__json_raw(zonal__json *json, const char *value, size_t length) {
+    before_value(json, length > 0 && value[0] == '{');
+    put(json, value, length);
+}
+
 void zonal__json_text(zonal__json *json, const char *value) {
     if (!value) {
         zonal__json_null(json);

@@ -63,6 +63,8 @@ void zonal__json_int(zonal__json *json, int64_t value);
 void zonal__json_bool(zonal__json *json, int value);
 void zonal__json_text(zonal__json *json, const char *value); /* NULL is written as null */
 void zonal__json_null(zonal__json *json);
+/* A value that is JSON already, of so many bytes: put in as it stands. */
+void zonal__json_raw(zonal__json *json, const char *value, size_t length);
 
 /* A key with its value. */
 void zonal__json_key_double(zonal__json *json, const char *key, double value);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/file_read.h"
 #include "core/json_read.h"
 #include "core/memory.h"
@@ -20,6 +21,11 @@ struct zonal__jsonl {
 };
 
 static zonal_status cannot_write(const char *path, int error) {
+    if (error == ELOOP)
+        return ZONAL_FAIL(ZONAL_IO,
+                          "cannot write %s: it is a link, which is not followed; put the file "
+                          "itself there",
+                          path);
     return ZONAL_FAIL(ZONAL_IO, "cannot write %s: %s%s", path, strerror(error),
                       error == ENOSPC || error == EDQUOT ? "; free some space" : "");
 }
@@ -44,7 +50,7 @@ zonal_status zonal__jsonl_open(const char *path, zonal__jsonl **out) {
     *out = NULL;
     ZONAL_TRY(zonal__alloc((int64_t)(sizeof *jsonl + length + 1), 1, path, (void **)&jsonl));
     memcpy(jsonl->path, path, length);
-    jsonl->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    jsonl->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     status = jsonl->descriptor < 0 ? cannot_write(path, errno) : check_last_line(jsonl);
     if (status == ZONAL_OK)
         *out = jsonl;
@@ -84,18 +90,10 @@ static zonal_status make_line(zonal__jsonl *jsonl, const char *json, size_t *len
 
 zonal_status zonal__jsonl_append(zonal__jsonl *jsonl, const char *json) {
     size_t length;
-    struct stat before;
-    ssize_t written;
     int error;
     ZONAL_TRY(make_line(jsonl, json, &length));
-    if (fstat(jsonl->descriptor, &before) != 0) return cannot_write(jsonl->path, errno);
-    do written = write(jsonl->descriptor, jsonl->line, length);
-    while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)length) return ZONAL_OK;
-    /* A write that is only begun is a disk that is full. */
-    error = written < 0 ? errno : ENOSPC;
-    if (written > 0 && ftruncate(jsonl->descriptor, before.st_size) != 0) error = errno;
-    return cannot_write(jsonl->path, error);
+    error = zonal__file_append(jsonl->descriptor, jsonl->line, length);
+    return error ? cannot_write(jsonl->path, error) : ZONAL_OK;
 }
 
 zonal_status zonal__jsonl_sync(zonal__jsonl *jsonl) {
@@ -126,43 +124,69 @@ static zonal_status read_number(zonal__json_reader *reader, const char *wanted, 
     }
 }
 
+/* What a search for the place to cut finds. */
+typedef struct cut {
+    size_t at;
+    int64_t bad_line; /* the first that is damaged, counted from 1; 0: none */
+    int reached;      /* a line with the number "value" itself is kept */
+} cut;
+
 /* Where to cut a text of "length" bytes, which is spoiled by the search. */
 static zonal_status find_cut(const char *path, char *text, size_t length, const char *key,
-                             int64_t value, size_t *cut) {
+                             int64_t value, cut *found_cut) {
     size_t at = 0;
     int64_t line = 0;
-    *cut = length;
+    *found_cut = (cut){.at = length};
     while (at < length) {
         char *start = text + at, *newline = memchr(start, '\n', length - at);
         zonal__json_reader reader;
         int64_t number = 0;
-        int found = 0, good = 0;
+        int found = 0, good = 0, cut_before = found_cut->at < length;
         line++;
         if (newline) {
             *newline = '\0';
             zonal__json_reader_init(&reader, start, (size_t)(newline - start), path);
             good = read_number(&reader, key, &found, &number) == ZONAL_OK;
         }
-        if (good && found && number <= value && *cut < length)
+        if (good && found && number <= value && cut_before)
             return ZONAL_FAIL(ZONAL_FORMAT,
                               "%s: line %lld, with %s %lld, comes after a line that is damaged or "
                               "belongs to a later %s; put the file right or move it away",
                               path, (long long)line, key, (long long)number, key);
-        if ((!good || (found && number > value)) && *cut == length) *cut = at;
+        if (!good && found_cut->bad_line == 0) found_cut->bad_line = line;
+        if ((!good || (found && number > value)) && !cut_before) found_cut->at = at;
+        if (good && found && number == value) found_cut->reached = 1;
         at = newline ? (size_t)(newline - text) + 1 : length;
     }
     return ZONAL_OK;
 }
 
-zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value) {
+static zonal_status cut_open(int descriptor, const char *path, const char *key, int64_t value) {
     char *text;
-    size_t length, cut;
+    size_t length;
+    cut found;
     zonal_status status;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return ZONAL_OK;
-    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
-    status = find_cut(path, text, length, key, value, &cut);
+    ZONAL_TRY(zonal__file_read_open(descriptor, path, LONGEST_FILE, &text, &length));
+    status = find_cut(path, text, length, key, value, &found);
     zonal__free(text);
     ZONAL_TRY(status);
-    if (cut < length && truncate(path, (off_t)cut) != 0) return cannot_write(path, errno);
+    if (found.bad_line > 0 && !found.reached)
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s: line %lld is no JSON object, and no line before it has %s %lld, so "
+                          "more than an unfinished end is damaged, or it is another file; it is "
+                          "left alone: put it right or move it away",
+                          path, (long long)found.bad_line, key, (long long)value);
+    if (found.at < length && ftruncate(descriptor, (off_t)found.at) != 0)
+        return cannot_write(path, errno);
     return ZONAL_OK;
+}
+
+zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value) {
+    int descriptor;
+    zonal_status status;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_open_plain(path, O_RDWR, &descriptor));
+    status = cut_open(descriptor, path, key, value);
+    close(descriptor);
+    return status;
 }

@@ -25,8 +25,9 @@
 
 typedef struct zonal__jsonl zonal__jsonl;
 
-/* Opens a file for appending, and makes it when it is not there. *out is NULL on failure: ZONAL_IO,
- * ZONAL_MEMORY, or ZONAL_FORMAT for a file whose last line has no end. */
+/* Opens a file for appending, and makes it when it is not there; a link is not followed. *out is
+ * NULL on failure: ZONAL_IO, ZONAL_MEMORY, or ZONAL_FORMAT for a file whose last line has no end.
+ */
 zonal_status zonal__jsonl_open(const char *path, zonal__jsonl **out);
 
 /* Appends one JSON value as one line: newlines, which in JSON are layout only, and the blanks after
@@ -39,7 +40,9 @@ void zonal__jsonl_close(zonal__jsonl *jsonl); /* accepts NULL */
 
 /* Cuts the file off before the first line whose whole number "key" is larger than "value", or that
  * is unfinished or no JSON object. Lines without the key are kept. No file is no failure.
- * ZONAL_FORMAT, and nothing is cut, when a line with a number up to "value" would be lost. */
+ * ZONAL_FORMAT, and nothing is cut, when a line with a number up to "value" would be lost, or when
+ * a line is damaged and none before it has the number "value" itself: lines up to that number were
+ * synchronised, so it is another file. ZONAL_IO, and nothing is cut, for a link. */
 zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value);
 
 #endif

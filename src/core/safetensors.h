@@ -72,6 +72,7 @@ typedef struct zonal__safetensors_content {
     const zonal__safetensors_note *notes; /* the metadata */
     int64_t note_count;
     int checksum; /* 1: add one */
+    int plain;    /* 1: a link in the file's place is refused, not followed */
 } zonal__safetensors_content;
 
 /* Writes a whole file, which appears complete or not at all (file.h). The tensors lie in the order

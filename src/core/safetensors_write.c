@@ -231,7 +231,7 @@ static zonal_status add_checksum(writer *w) {
 static zonal_status write_file(const writer *w) {
     zonal__file *file;
     zonal_status status;
-    ZONAL_TRY(zonal__file_create(w->path, &file));
+    ZONAL_TRY((w->content->plain ? zonal__file_create_plain : zonal__file_create)(w->path, &file));
     status = zonal__file_write(file, w->header, w->header_bytes);
     for (int64_t i = 0; i < w->content->count && status == ZONAL_OK; i++)
         status = pass_tensor(w, i, NULL, file);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +121,12 @@ double zonal__scale_value(zonal__scale scale, int64_t d) {
     return scale.power > 0 ? scale.factor * (double)d : scale.factor;
 }
 
-int zonal__text_utf8(const char *text) {
+const char *zonal__text_plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
+/* The bytes of the character at "text" and its number; 0 when they are not valid UTF-8. */
+static int decode_utf8(const char *text, uint32_t *number) {
     static const struct {
         unsigned char mask, lead;
         int bytes;
@@ -140,9 +146,84 @@ int zonal__text_utf8(const char *text) {
         /* Overlong forms, surrogates and codes past the end of Unicode are not characters. */
         if (code < forms[form].first || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
             return 0;
+        *number = code;
         return forms[form].bytes;
     }
     return 0;
+}
+
+int zonal__text_utf8(const char *text) {
+    uint32_t code;
+    return decode_utf8(text, &code);
+}
+
+/* Control characters, and Unicode's marks of direction and separators of lines. */
+static int is_hidden(uint32_t code) {
+    static const uint32_t ranges[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},
+                                         {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1]) return 1;
+    return 0;
+}
+
+int zonal__text_hidden(const char *text, int *bytes) {
+    uint32_t code;
+    *bytes = decode_utf8(text, &code);
+    if (*bytes > 0) return is_hidden(code);
+    *bytes = 1;
+    return 1;
+}
+
+char *zonal__text_plain(const char *text, char *out, size_t size) {
+    size_t used = 0, safe = 0; /* safe: where "..." still fits */
+    while (*text) {
+        char piece[8];
+        uint32_t code;
+        int bytes = decode_utf8(text, &code);
+        size_t length;
+        if (bytes > 0 && !is_hidden(code))
+            snprintf(piece, sizeof piece, "%.*s", bytes, text);
+        else if (bytes > 1)
+            snprintf(piece, sizeof piece, "\\u%04x", (unsigned)code);
+        else
+            snprintf(piece, sizeof piece, "\\x%02x", (unsigned)(unsigned char)*text);
+        length = strlen(piece);
+        if (used + length >= size) {
+            memcpy(out + safe, "...", 4);
+            return out;
+        }
+        memcpy(out + used, piece, length);
+        used += length;
+        if (used + 4 <= size) safe = used;
+        text += bytes > 0 ? bytes : 1;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+void zonal__text_shorten(const char *sentence, char *out, size_t size) {
+    static const char gap[] = " ... ";
+    size_t length = strlen(sentence), tail = size / 2, head = size - tail - sizeof gap;
+    if (length < size) {
+        memcpy(out, sentence, length + 1);
+        return;
+    }
+    memcpy(out, sentence, head);
+    memcpy(out + head, gap, sizeof gap - 1);
+    memcpy(out + head + sizeof gap - 1, sentence + length - tail, tail + 1);
+}
+
+char *zonal__text_p(double log10_p, char out[ZONAL__P_TEXT]) {
+    static const double LEAST_OF_DOUBLE = -300, LEAST_SHOWN = -99999;
+    if (isnan(log10_p))
+        snprintf(out, ZONAL__P_TEXT, "-");
+    else if (log10_p < LEAST_SHOWN)
+        snprintf(out, ZONAL__P_TEXT, "<1e%.0f", isinf(log10_p) ? LEAST_OF_DOUBLE : LEAST_SHOWN);
+    else if (log10_p < LEAST_OF_DOUBLE)
+        snprintf(out, ZONAL__P_TEXT, "1e%.0f", log10_p);
+    else
+        snprintf(out, ZONAL__P_TEXT, log10_p < -4 ? "%.1e" : "%.4f", pow(10, log10_p));
+    return out;
 }
 
 int zonal__text_put_utf8(uint32_t code, char out[4]) {

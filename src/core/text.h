@@ -34,9 +34,32 @@ typedef struct zonal__scale {
 zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out);
 double zonal__scale_value(zonal__scale scale, int64_t d);
 
+/* The end of a noun after a number: "" after 1, else "s". printf("%lld image%s", n, ...). */
+const char *zonal__text_plural(int64_t count);
+
 /* The bytes of the UTF-8 character at "text" (1 to 4), or 0 when they are not valid UTF-8. The end
  * of the text counts as a character of 1 byte. */
 int zonal__text_utf8(const char *text);
+
+/* Whether the character at "text" must not go to a terminal: a control character (which could move
+ * the cursor or end the line), a mark that turns the direction of writing (which could make a name
+ * look like another), or a byte that is not valid UTF-8. *bytes is its length, at least 1. */
+int zonal__text_hidden(const char *text, int *bytes);
+
+/* Copies "text" into "out" as it may go to a terminal: hidden characters as \x1b (a byte) or
+ * \u202e (a character), all others as they are. What does not fit into "size" bytes (at least 8)
+ * is left out, and "..." stands for it. Returns out. */
+char *zonal__text_plain(const char *text, char *out, size_t size);
+
+/* Copies a sentence, without its middle where it is longer than size - 1 bytes: it begins with the
+ * thing and ends with the remedy, and what is long is a name in between. */
+void zonal__text_shorten(const char *sentence, char *out, size_t size);
+
+/* A p-value for people, from its decimal logarithm: "0.0342", "1.2e-07", "1e-5120" (the nearest
+ * whole exponent), "<1e-99999" beyond, "<1e-300" for -INFINITY, which is a p that has underflowed,
+ * and "-" for NaN. */
+enum { ZONAL__P_TEXT = 24 };
+char *zonal__text_p(double log10_p, char out[ZONAL__P_TEXT]);
 
 /* Writes a character in UTF-8 and returns how many bytes it took (1 to 4). "code" must be a
  * character: no surrogate, at most 0x10ffff. */

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "data/source.h"
 #include "data/split.h"
@@ -68,16 +69,22 @@ static zonal_status read_at(const cifar *c, int file, off_t offset, uint8_t *out
     return ZONAL_OK;
 }
 
+static int file_of(const cifar *c, int64_t index) {
+    int file = c->files - 1;
+    while (c->file[file].first > index) file--;
+    return file;
+}
+
+static zonal_status read_planes(const cifar *c, int64_t index, uint8_t planes[PIXELS]) {
+    int file = file_of(c, index);
+    off_t record = (off_t)(index - c->file[file].first) * (off_t)record_bytes(c->version);
+    return read_at(c, file, record + c->version->label_bytes, planes, PIXELS);
+}
+
 static zonal_status cifar_read(zonal__source *source, int64_t index, zonal__image *out) {
-    const cifar *c = (const cifar *)source;
-    int label_bytes = c->version->label_bytes, file = c->files - 1;
     uint8_t planes[PIXELS], pixels[PIXELS];
     zonal__image image = {.width = SIDE, .height = SIDE, .channels = 3, .pixels = pixels};
-    while (c->file[file].first > index) file--;
-    ZONAL_TRY(read_at(c, file,
-                      (off_t)(index - c->file[file].first) * (off_t)record_bytes(c->version) +
-                          label_bytes,
-                      planes, sizeof planes));
+    ZONAL_TRY(read_planes((const cifar *)source, index, planes));
     for (int i = 0; i < PLANE; i++)
         for (int k = 0; k < 3; k++) pixels[3 * i + k] = planes[k * PLANE + i];
     return zonal__image_convert(&image, source->channels, out);
@@ -88,8 +95,28 @@ static void cifar_close(zonal__source *source) {
     for (int i = 0; i < c->files; i++) close(c->file[i].descriptor);
 }
 
+static void cifar_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    const cifar *c = (const cifar *)source;
+    int file = file_of(c, index);
+    snprintf(name, ZONAL__NAME_ROOM, "%s index %lld", c->file[file].name,
+             (long long)(index - c->file[file].first));
+}
+
+static zonal_status cifar_fingerprint(zonal__source *source, int64_t index, uint64_t *fingerprint) {
+    uint8_t planes[PIXELS];
+    ZONAL_TRY(read_planes((const cifar *)source, index, planes));
+    *fingerprint = zonal__checksum_of(planes, sizeof planes);
+    return ZONAL_OK;
+}
+
+#define CIFAR_TABLE(what)                                                                          \
+    {                                                                                              \
+        .kind = what, .read = cifar_read, .close = cifar_close, .name = cifar_name,                \
+        .fingerprint = cifar_fingerprint                                                           \
+    }
+
 static const version cifar10 = {
-    .table = {"cifar10", cifar_read, cifar_close},
+    .table = CIFAR_TABLE("cifar10"),
     .classes = 10,
     .label_bytes = 1,
     .files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
@@ -98,7 +125,7 @@ static const version cifar10 = {
 };
 
 static const version cifar100 = {
-    .table = {"cifar100", cifar_read, cifar_close},
+    .table = CIFAR_TABLE("cifar100"),
     .classes = 100,
     .label_bytes = 2,
     .files = {"train.bin", "test.bin"},

@@ -39,9 +39,21 @@ typedef struct zonal__decode_options {
                      * both sides stay at least this long; 0: full size */
 } zonal__decode_options;
 
+/* The formats that a file's name can stand for. Those after TIFF are known by name only, so that
+ * they can be counted. */
 typedef enum zonal__picture_kind {
+    ZONAL__PICTURE_NONE = 0,
     ZONAL__PICTURE_JPEG = 1,
-    ZONAL__PICTURE_PNG = 2
+    ZONAL__PICTURE_PNG = 2,
+    ZONAL__PICTURE_WEBP = 3,
+    ZONAL__PICTURE_BMP = 4,
+    ZONAL__PICTURE_GIF = 5,
+    ZONAL__PICTURE_TIFF = 6,
+    ZONAL__PICTURE_HEIC = 7,
+    ZONAL__PICTURE_AVIF = 8,
+    ZONAL__PICTURE_JPEG_XL = 9,
+    ZONAL__PICTURE_JPEG_2000 = 10,
+    ZONAL__PICTURE_KINDS = 11
 } zonal__picture_kind;
 
 /* What the head of a file says, as decoding with options of 0 would give it. */
@@ -52,8 +64,17 @@ typedef struct zonal__picture_info {
     int orientation;   /* EXIF, 1 to 8: how the stored picture has to be turned; 1: not at all */
 } zonal__picture_info;
 
-/* Does the name end in .jpg, .jpeg or .png, in letters of any case? */
-int zonal__picture_named(const char *name);
+/* By how the name ends, in letters of any case: .jpg, .jpeg, .png, .webp, .bmp, .gif, .tif, .tiff,
+ * ... NONE: not as an image's name does. */
+zonal__picture_kind zonal__picture_named(const char *name);
+
+/* "JPEG", ... */
+const char *zonal__picture_format(zonal__picture_kind kind);
+
+/* NULL where this build reads the format; otherwise why it does not, and the remedy, for the end of
+ * a sentence. Files of a format whose library is missing are found by name but for JPEG and PNG,
+ * whose sentence comes when one is read. */
+const char *zonal__picture_unread(zonal__picture_kind kind);
 
 /* Reads the head only: needs neither libjpeg nor libpng, and takes no memory. "name" is for the
  * sentence. ZONAL_FORMAT: neither JPEG nor PNG, damaged, or too large. */

@@ -55,11 +55,7 @@ struct zonal__feed {
 
 /* Bytes of all pictures, or 0 where that cannot be known without reading them. */
 static size_t resident_bytes(const zonal__source *source) {
-    size_t bytes;
-    if (strcmp(source->table->kind, "pack") == 0) {
-        (void)zonal__pack_base(source, &bytes);
-        return bytes;
-    }
+    if (strcmp(source->table->kind, "pack") == 0) return zonal__pack_bytes(source);
     return (size_t)source->count * (size_t)source->width * (size_t)source->height *
            (size_t)source->channels;
 }
@@ -97,18 +93,32 @@ static zonal_status send_one(void *context, int64_t i, zonal_status made,
     return ZONAL_OK;
 }
 
+/* Piece by piece: the file is not in memory. */
+static zonal_status upload_file(zonal__feed *f) {
+    enum { PIECE = 1 << 24 };
+    const zonal__source *source = f->options.loader.source;
+    size_t bytes = zonal__pack_bytes(source);
+    uint8_t *piece;
+    zonal_status status = ZONAL_NEW(&piece, PIECE, "a piece of a pack");
+    for (size_t at = 0; status == ZONAL_OK && at < bytes; at += PIECE) {
+        size_t size = bytes - at < PIECE ? bytes - at : PIECE;
+        status = zonal__pack_copy(source, at, size, piece);
+        if (status == ZONAL_OK) status = zonal__device_write(f->pixels + at, piece, size);
+    }
+    zonal__free(piece);
+    return status;
+}
+
 static zonal_status upload_pack(zonal__feed *f) {
     const zonal__source *source = f->options.loader.source;
-    size_t bytes;
-    const uint8_t *base = zonal__pack_base(source, &bytes);
     ZONAL_TRY(zonal__pack_verify(f->options.loader.source));
     for (int64_t i = 0; i < source->count; i++) {
-        (void)zonal__pack_pixels(source, i, &f->shapes[i]);
+        f->shapes[i] = zonal__pack_picture(source, i);
         int side =
             f->shapes[i].width > f->shapes[i].height ? f->shapes[i].width : f->shapes[i].height;
         if (side > f->longest) f->longest = side;
     }
-    return zonal__device_write(f->pixels, base, bytes);
+    return upload_file(f);
 }
 
 static zonal_status upload_all(zonal__feed *f) {

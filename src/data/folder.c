@@ -21,14 +21,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/file_read.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "data/codec.h"
+#include "data/fingerprint.h"
 #include "data/source.h"
 #include "data/split.h"
 #include "data/tree.h"
 
-enum { MOST_IDLE = 64, LONGEST_LINE = 4096, SPLITS = 4 };
+enum { MOST_IDLE = 64, LONGEST_LIST = 1 << 20, SPLITS = 4, MOST_TOLD = 20 };
 
 typedef struct folder_source {
     zonal__source source;
@@ -67,17 +69,22 @@ static void give_decoder(folder_source *f, zonal__decoder *decoder) {
     zonal__decoder_destroy(decoder);
 }
 
-static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
-    folder_source *f = (folder_source *)source;
+static zonal_status path_of(const folder_source *f, int64_t index, char path[PATH_MAX]) {
     const zonal__tree_picture *picture = &f->tree.pictures[index];
     const char *folder = f->tree.folders.at[picture->folder];
+    int length = snprintf(path, PATH_MAX, "%s/%s", folder, picture->name);
+    if (length < 0 || length >= PATH_MAX)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
+                          picture->name, folder);
+    return ZONAL_OK;
+}
+
+static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
+    folder_source *f = (folder_source *)source;
     char path[PATH_MAX];
     zonal__decoder *decoder;
     zonal_status status;
-    int length = snprintf(path, sizeof path, "%s/%s", folder, picture->name);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
-                          picture->name, folder);
+    ZONAL_TRY(path_of(f, index, path));
     ZONAL_TRY(take_decoder(f, &decoder));
     status = zonal__image_read(decoder, path, &f->decode, out);
     give_decoder(f, decoder);
@@ -91,7 +98,27 @@ static void folder_close(zonal__source *source) {
     zonal__tree_fini(&f->tree);
 }
 
-static const zonal__source_table folder_table = {"folder", folder_read, folder_close};
+/* All folders of the tree begin with the source's path. */
+static void folder_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    const folder_source *f = (const folder_source *)source;
+    const zonal__tree_picture *picture = &f->tree.pictures[index];
+    const char *below = f->tree.folders.at[picture->folder] + strlen(source->path);
+    while (*below == '/') below++;
+    snprintf(name, ZONAL__NAME_ROOM, "%s%s%s", below, *below ? "/" : "", picture->name);
+}
+
+static zonal_status folder_fingerprint(zonal__source *source, int64_t index,
+                                       uint64_t *fingerprint) {
+    char path[PATH_MAX];
+    ZONAL_TRY(path_of((const folder_source *)source, index, path));
+    return zonal__fingerprint_file(path, 2, fingerprint);
+}
+
+static const zonal__source_table folder_table = {.kind = "folder",
+                                                 .read = folder_read,
+                                                 .close = folder_close,
+                                                 .name = folder_name,
+                                                 .fingerprint = folder_fingerprint};
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
@@ -170,15 +197,6 @@ static zonal_status choose_roots(folder_source *f, zonal__split split, layout *w
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-static void drop_repeated(zonal__names *names) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < names->count; i++)
-        if (i == 0 || strcmp(names->at[i], names->at[kept - 1]) != 0)
-            names->at[kept++] = names->at[i];
-    names->count = kept;
-    if (names->at) names->at[kept] = NULL;
-}
-
 static void tell_unused(const folder_source *f, int64_t pictures) {
     if (pictures > 0)
         zonal__log("%s: %lld pictures that lie in no class's folder are not used", f->source.path,
@@ -208,7 +226,7 @@ static zonal_status find_classes(folder_source *f, const zonal__names *folders, 
     else
         tell_unused(f, beside);
     zonal__names_sort(&where->classes);
-    drop_repeated(&where->classes);
+    zonal__names_drop_repeated(&where->classes);
     return ZONAL_OK;
 }
 
@@ -237,38 +255,36 @@ static zonal_status take_line(folder_source *f, const char *path, char *line,
     return zonal__names_add(chosen, name);
 }
 
+static zonal_status take_lines(folder_source *f, const char *path, char *text,
+                               const zonal__names *known, zonal__names *chosen) {
+    while (text[0]) {
+        char *line = text;
+        size_t length = strcspn(text, "\n");
+        text += length + (text[length] == '\n');
+        line[length] = '\0';
+        ZONAL_TRY(take_line(f, path, line, known, chosen));
+    }
+    if (chosen->count > 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_FORMAT, "%s names no class; write one folder name of %s per line", path,
+                      f->source.path);
+}
+
 /* Puts the classes of a list, in its order, in the place of all classes. */
 static zonal_status apply_class_list(folder_source *f, const char *path, zonal__names *classes) {
     zonal__names chosen = {0};
-    char line[LONGEST_LINE];
-    zonal_status status = ZONAL_OK;
-    FILE *stream = fopen(path, "r");
-    if (!stream)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s: %s", path,
-                          strerror(errno));
-    while (status == ZONAL_OK && fgets(line, sizeof line, stream)) {
-        if (!strchr(line, '\n') && !feof(stream))
-            status = ZONAL_FAIL(ZONAL_FORMAT,
-                                "%s is no list of classes: a line has more than %d characters; "
-                                "write one folder name per line",
-                                path, LONGEST_LINE - 2);
-        else
-            status = take_line(f, path, line, classes, &chosen);
-    }
-    if (status == ZONAL_OK && ferror(stream))
-        status =
-            ZONAL_FAIL(ZONAL_IO, "cannot read the list of classes %s: %s", path, strerror(errno));
-    fclose(stream);
-    if (status == ZONAL_OK && chosen.count == 0)
-        status = ZONAL_FAIL(ZONAL_FORMAT, "%s names no class; write one folder name of %s per line",
-                            path, f->source.path);
-    if (status == ZONAL_OK) {
-        zonal__names_fini(classes);
-        *classes = chosen;
-    } else {
+    char *text;
+    size_t length;
+    zonal_status status;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_LIST, &text, &length));
+    status = take_lines(f, path, text, classes, &chosen);
+    zonal__free(text);
+    if (status != ZONAL_OK) {
         zonal__names_fini(&chosen);
+        return status;
     }
-    return status;
+    zonal__names_fini(classes);
+    *classes = chosen;
+    return ZONAL_OK;
 }
 
 static zonal_status keep_class_names(zonal__source *source, const zonal__names *classes) {
@@ -290,19 +306,18 @@ static int is_absent(const char *path) {
     return stat(path, &about) == 0 ? !S_ISDIR(about.st_mode) : errno == ENOENT;
 }
 
-/* A class that a split lacks has no pictures in it; one that has a folder must have some. */
+/* A class that a split lacks has no pictures in it; one that has a folder should have some. */
 static zonal_status scan_class(folder_source *f, const layout *where, const char *name) {
     for (int r = 0; where->root[r]; r++) {
         int64_t before = f->tree.count;
         const char *path;
         ZONAL_TRY(zonal__tree_copy(&f->tree, where->root[r], name, &path));
         if (is_absent(path)) continue;
-        ZONAL_TRY(zonal__tree_scan(&f->tree, path));
+        ZONAL_TRY(zonal__tree_scan(&f->tree, f->source.path, path));
         if (f->tree.count == before)
-            return ZONAL_FAIL(ZONAL_FORMAT,
-                              "class %s has no picture: there is no .jpg, .jpeg or .png file in "
-                              "%s; put some there or remove the folder",
-                              name, path);
+            ZONAL_TRY(zonal__tree_problem(
+                &f->tree, "class %s has no image in %s; put some there or remove the folder", name,
+                path));
     }
     return ZONAL_OK;
 }
@@ -324,17 +339,58 @@ static zonal_status scan_classes(folder_source *f, const layout *where) {
     return status == ZONAL_OK ? keep_class_names(source, &where->classes) : status;
 }
 
+static void tell_unread(const folder_source *f) {
+    for (int k = 0; k < ZONAL__PICTURE_KINDS; k++)
+        if (f->tree.unread[k] > 0)
+            zonal__log("%s: skipped %lld %s files: %s", f->source.path,
+                       (long long)f->tree.unread[k], zonal__picture_format((zonal__picture_kind)k),
+                       zonal__picture_unread((zonal__picture_kind)k));
+}
+
+/* Broken links, loops of links and empty classes: all of them are told, and they may be as many as
+ * corrupt images may. */
+static zonal_status judge_problems(folder_source *f) {
+    const zonal__names *problems = &f->tree.problems;
+    double most;
+    zonal__tree_settle(&f->tree);
+    most = f->source.bad_limit * (double)(f->tree.count + problems->count);
+    for (int64_t i = 0; i < problems->count && i < MOST_TOLD; i++)
+        zonal__log("%s", problems->at[i]);
+    if (problems->count > MOST_TOLD)
+        zonal__log("... and %lld more of this kind", (long long)problems->count - MOST_TOLD);
+    if (problems->count <= 1 || (double)problems->count <= most) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s has too many broken links, loops of links and empty classes: %lld beside "
+                      "%lld images, where %g are put up with; mend them or allow more; the first: "
+                      "%.400s",
+                      f->source.path, (long long)problems->count, (long long)f->tree.count,
+                      most < 1 ? 1 : (double)(int64_t)most, problems->at[0]);
+}
+
+static zonal_status holds_none(const folder_source *f, const layout *where) {
+    for (int k = 0; k < ZONAL__PICTURE_KINDS; k++)
+        if (f->tree.unread[k] > 0)
+            return ZONAL_FAIL(ZONAL_FORMAT,
+                              "%s holds no image that can be read, but %lld %s files: %s",
+                              where->root[0], (long long)f->tree.unread[k],
+                              zonal__picture_format((zonal__picture_kind)k),
+                              zonal__picture_unread((zonal__picture_kind)k));
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s holds no picture: put .jpg, .png, .webp, .bmp, .gif or .tif files there, "
+                      "or a folder of them for each class",
+                      where->root[0]);
+}
+
 static zonal_status scan_pictures(folder_source *f, const layout *where) {
     if (where->classes.count > 0)
         ZONAL_TRY(scan_classes(f, where));
     else
-        for (int r = 0; where->root[r]; r++) ZONAL_TRY(zonal__tree_scan(&f->tree, where->root[r]));
+        for (int r = 0; where->root[r]; r++)
+            ZONAL_TRY(zonal__tree_scan(&f->tree, f->source.path, where->root[r]));
     f->source.count = f->tree.count;
-    if (f->source.count > 0) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s holds no picture: put .jpg, .jpeg or .png files there, or a folder of "
-                      "them for each class",
-                      where->root[0]);
+    tell_unread(f);
+    ZONAL_TRY(judge_problems(f));
+    return f->source.count > 0 ? ZONAL_OK : holds_none(f, where);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -11,25 +11,24 @@
  * can only be had by unpacking all that are stored with it. The reader therefore unpacks a slab,
  * the pictures of one row of chunks, and keeps the latest: going through the set in order unpacks
  * each chunk once. Reading in random order does not; pack such a set first (zonal data pack).
+ *
+ * The files come from elsewhere and are read by data/hdf5.h, which trusts nothing in them.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "data/fingerprint.h"
+#include "data/hdf5.h"
 #include "data/source.h"
 #include "data/split.h"
 
-#ifdef ZONAL_HAVE_HDF5
-
-#include <errno.h>
-#include <hdf5.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
-
 enum {
     CLASSES = 10,
-    MOST_PICTURES = 1 << 24,  /* a file of a few bytes can claim any number */
-    MOST_SLAB_BYTES = 1 << 28 /* of pictures kept unpacked */
+    MOST_PICTURES = 1 << 24,   /* a file of a few bytes can claim any number */
+    MOST_SLAB_BYTES = 1 << 28, /* of pictures kept unpacked */
+    LABEL_ROWS = 1 << 16,      /* labels read at a time where they lie one behind the other */
+    FILE_SAMPLES = 256         /* of the fingerprint */
 };
 
 static const char *const sdss_names[CLASSES] = {
@@ -52,175 +51,100 @@ static const char *const decals_names[CLASSES] = {
     "Edge-on Galaxies with Bulge",
 };
 
-/* Debian's libhdf5 is not thread-safe, not even between files: one lock for all of them. */
-static pthread_mutex_t hdf5_lock = PTHREAD_MUTEX_INITIALIZER;
-
 typedef struct galaxy10 {
     zonal__source source;
-    hid_t file, images; /* 0: not open */
-    hsize_t shape[4];   /* n, height, width, 3 */
-    uint8_t *slab;      /* [slab_rows][height][width][3] */
+    zonal__hdf5 *file;
+    zonal__hdf5_dataset images;
+    pthread_mutex_t lock; /* of images and the slab */
+    uint8_t *slab;        /* [slab_rows][height][width][3]; NULL: nothing was read yet */
     int64_t slab_rows;
-    int64_t slab_first; /* the first picture in the slab; -1: it is empty */
+    int64_t slab_first;   /* the first picture in the slab; -1: it is empty */
+    uint64_t fingerprint; /* of the file */
 } galaxy10;
 
-/* ---- asking the file; the lock is held ------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* The names of what lies at the top of the file, for the sentence that misses something there. */
-typedef struct listing {
-    char text[256];
-    size_t length;
-} listing;
-
-static herr_t list_one(hid_t group, const char *name, const H5L_info_t *info, void *context) {
-    listing *list = context;
-    (void)group;
-    (void)info;
-    if (list->length + strlen(name) + 3 > sizeof list->text) return 1; /* no more of them */
-    list->length +=
-        (size_t)sprintf(list->text + list->length, "%s%s", list->length ? ", " : "", name);
-    return 0;
-}
-
-static zonal_status missing(const galaxy10 *g, const char *name) {
-    listing list = {"", 0};
-    H5Literate(g->file, H5_INDEX_NAME, H5_ITER_INC, NULL, list_one, &list);
-    for (size_t i = 0; i < list.length; i++) /* a damaged name may be anything */
-        if (list.text[i] < ' ' || list.text[i] > '~') list.text[i] = '?';
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s has no dataset \"%s\", so it is no Galaxy10 file; what it has is: %s",
-                      g->source.path, name, list.text[0] ? list.text : "nothing");
-}
-
-/* Opens a dataset and gives its shape; *dataset is to be closed unless this fails. */
-static zonal_status open_dataset(const galaxy10 *g, const char *name, int rank, hsize_t *shape,
-                                 hid_t *dataset) {
-    hid_t space;
-    int found;
-    if (H5Lexists(g->file, name, H5P_DEFAULT) <= 0) return missing(g, name);
-    *dataset = H5Dopen2(g->file, name, H5P_DEFAULT);
-    if (*dataset < 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" in %s is damaged or no dataset; get the file again",
-                          name, g->source.path);
-    space = H5Dget_space(*dataset);
-    found = H5Sget_simple_extent_ndims(space);
-    if (found == rank) H5Sget_simple_extent_dims(space, shape, NULL);
-    H5Sclose(space);
-    if (found == rank) return ZONAL_OK;
-    H5Dclose(*dataset);
-    return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" in %s has %d dimensions, but %d are expected", name,
-                      g->source.path, found, rank);
-}
-
-static int has_integers(hid_t dataset) {
-    hid_t type = H5Dget_type(dataset);
-    int yes = H5Tget_class(type) == H5T_INTEGER;
-    H5Tclose(type);
-    return yes;
-}
-
-static int has_uint8(hid_t dataset) {
-    hid_t type = H5Dget_type(dataset);
-    int yes = H5Tget_class(type) == H5T_INTEGER && H5Tget_size(type) == 1 &&
-              H5Tget_sign(type) == H5T_SGN_NONE;
-    H5Tclose(type);
-    return yes;
+static zonal_status check_rank(const galaxy10 *g, const zonal__hdf5_dataset *set, int rank) {
+    if (set->rank == rank) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" in %s has %d dimensions, but %d are expected",
+                      set->name, g->source.path, set->rank, rank);
 }
 
 static zonal_status check_images(const galaxy10 *g) {
-    const hsize_t *shape = g->shape;
-    if (!has_uint8(g->images))
+    const int64_t *shape = g->images.shape;
+    if (g->images.bytes != 1 || g->images.is_signed)
         return ZONAL_FAIL(
             ZONAL_FORMAT,
             "\"images\" in %s has elements of another type than uint8, which Galaxy10 "
             "files have",
             g->source.path);
+    ZONAL_TRY(check_rank(g, &g->images, 4));
     if (shape[0] < 1 || shape[0] > MOST_PICTURES || shape[1] < 1 || shape[2] < 1 ||
         shape[1] > ZONAL__IMAGE_SIDE || shape[2] > ZONAL__IMAGE_SIDE ||
         shape[1] * shape[2] * 3 > MOST_SLAB_BYTES || shape[3] != 3)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "\"images\" in %s has the shape [%llu][%llu][%llu][%llu], but "
+                          "\"images\" in %s has the shape [%lld][%lld][%lld][%lld], but "
                           "[n][height][width][3] is expected",
-                          g->source.path, (unsigned long long)shape[0],
-                          (unsigned long long)shape[1], (unsigned long long)shape[2],
-                          (unsigned long long)shape[3]);
+                          g->source.path, (long long)shape[0], (long long)shape[1],
+                          (long long)shape[2], (long long)shape[3]);
     return ZONAL_OK;
 }
 
-/* The sides of a dataset's chunks; 1 where it is not stored in chunks. A chunk never exceeds a
- * dimension of fixed size. libhdf5 1.10 does not insist on that, and reads beyond its own memory
- * when damage has made a chunk larger than what was stored. */
-static zonal_status check_chunks(const galaxy10 *g, const char *name, hid_t dataset, int rank,
-                                 hsize_t chunk[4]) {
-    hsize_t most[4];
-    hid_t list = H5Dget_create_plist(dataset), space = H5Dget_space(dataset);
-    for (int i = 0; i < 4; i++) chunk[i] = most[i] = 1;
-    H5Sget_simple_extent_dims(space, NULL, most);
-    if (H5Pget_layout(list) == H5D_CHUNKED) H5Pget_chunk(list, rank, chunk);
-    H5Sclose(space);
-    H5Pclose(list);
-    for (int i = 0; i < rank; i++)
-        if (chunk[i] < 1 || (chunk[i] > most[i] && most[i] != H5S_UNLIMITED))
-            return ZONAL_FAIL(ZONAL_FORMAT,
-                              "\"%s\" in %s is damaged: its chunks are larger than all of it; get "
-                              "the file again",
-                              name, g->source.path);
+/* A label as it is stored; one that no int64_t holds becomes the largest. */
+static int64_t label_at(const zonal__hdf5_dataset *set, const uint8_t *at) {
+    uint64_t value = 0;
+    int bits = 8 * set->bytes;
+    for (int i = 0; i < set->bytes; i++)
+        value = value << 8 | at[set->big_endian ? i : set->bytes - 1 - i];
+    if (set->is_signed && bits < 64 && value >> (bits - 1)) value |= UINT64_MAX << bits;
+    if (!set->is_signed && value > INT64_MAX) value = INT64_MAX;
+    return (int64_t)value;
+}
+
+static zonal_status take_labels(galaxy10 *g, const zonal__hdf5_dataset *set, const uint8_t *stored,
+                                int64_t first, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t label = label_at(set, stored + i * set->bytes);
+        if (label < 0 || label >= CLASSES)
+            return ZONAL_FAIL(
+                ZONAL_FORMAT, "picture %lld in %s has label %lld, but Galaxy10 has classes 0 to %d",
+                (long long)(first + i), g->source.path, (long long)label, CLASSES - 1);
+        g->source.labels[first + i] = (int32_t)label;
+    }
     return ZONAL_OK;
 }
 
-static zonal_status read_labels(galaxy10 *g, hid_t dataset, hsize_t count) {
-    zonal__source *source = &g->source;
-    hsize_t chunk[4];
-    if (count != g->shape[0])
+static zonal_status read_labels(galaxy10 *g, zonal__hdf5_dataset *set) {
+    int64_t step = set->chunk[0] > 0 ? zonal__hdf5_step(set) : LABEL_ROWS, count = g->source.count;
+    uint8_t *stored;
+    zonal_status status = ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&g->source.labels, count, "the labels"));
+    ZONAL_TRY(ZONAL_NEW(&stored, step * set->bytes, "labels"));
+    for (int64_t first = 0; status == ZONAL_OK && first < count; first += step) {
+        int64_t rows = count - first < step ? count - first : step;
+        status = zonal__hdf5_read(set, first, rows, stored);
+        if (status == ZONAL_OK) status = take_labels(g, set, stored, first, rows);
+    }
+    zonal__free(stored);
+    return status;
+}
+
+static zonal_status check_labels(galaxy10 *g, zonal__hdf5_dataset *set) {
+    ZONAL_TRY(check_rank(g, set, 1));
+    if (set->shape[0] != g->source.count)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s has %llu pictures in \"images\", but %llu labels in \"ans\"",
-                          source->path, (unsigned long long)g->shape[0], (unsigned long long)count);
-    if (!has_integers(dataset))
+                          "%s has %lld pictures in \"images\", but %lld labels in \"ans\"",
+                          g->source.path, (long long)g->source.count, (long long)set->shape[0]);
+    if (set->bytes == 0)
         return ZONAL_FAIL(ZONAL_FORMAT, "the labels \"ans\" in %s are not whole numbers",
-                          source->path);
-    ZONAL_TRY(check_chunks(g, "ans", dataset, 1, chunk));
-    ZONAL_TRY(ZONAL_NEW(&source->labels, source->count, "the labels"));
-    if (H5Dread(dataset, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, source->labels) < 0)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the labels \"ans\" in %s cannot be read; get the file again",
-                          source->path);
-    for (int64_t i = 0; i < source->count; i++)
-        if (source->labels[i] < 0 || source->labels[i] >= CLASSES)
-            return ZONAL_FAIL(ZONAL_FORMAT,
-                              "picture %lld in %s has label %d, but Galaxy10 has classes 0 to %d",
-                              (long long)i, source->path, (int)source->labels[i], CLASSES - 1);
-    return ZONAL_OK;
-}
-
-/* Finds how many pictures a row of chunks holds. */
-static zonal_status measure_slab(galaxy10 *g) {
-    hsize_t chunk[4], room = MOST_SLAB_BYTES / (g->shape[1] * g->shape[2] * g->shape[3]);
-    ZONAL_TRY(check_chunks(g, "images", g->images, 4, chunk));
-    if (chunk[0] > g->shape[0]) chunk[0] = g->shape[0];
-    g->slab_rows = (int64_t)(chunk[0] < room ? chunk[0] : room);
-    return ZONAL_OK;
-}
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static zonal_status open_file(galaxy10 *g) {
-    const char *path = g->source.path;
-    if (access(path, R_OK) != 0)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", path, strerror(errno));
-    g->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (g->file >= 0) return ZONAL_OK;
-    g->file = 0;
-    return ZONAL_FAIL(
-        ZONAL_FORMAT,
-        "%s cannot be opened as an HDF5 file: it is of another kind or cut short; get "
-        "it again",
-        path);
+                          g->source.path);
+    return read_labels(g, set);
 }
 
 static zonal_status copy_names(galaxy10 *g) {
-    const char *const *names = g->shape[1] == 69    ? sdss_names
-                               : g->shape[1] == 256 ? decals_names
-                                                    : NULL;
+    const char *const *names = g->images.shape[1] == 69    ? sdss_names
+                               : g->images.shape[1] == 256 ? decals_names
+                                                           : NULL;
     if (!names) return ZONAL_OK;
     ZONAL_TRY(ZONAL_NEW(&g->source.class_names, CLASSES, "the names of the classes"));
     for (int c = 0; c < CLASSES; c++) {
@@ -232,73 +156,54 @@ static zonal_status copy_names(galaxy10 *g) {
 }
 
 static zonal_status open_images(galaxy10 *g) {
-    hid_t images;
-    ZONAL_TRY(open_dataset(g, "images", 4, g->shape, &images));
-    g->images = images;
+    int64_t room;
+    ZONAL_TRY(zonal__hdf5_find(g->file, "images", &g->images));
     ZONAL_TRY(check_images(g));
-    g->source.count = (int64_t)g->shape[0];
-    g->source.height = (int)g->shape[1];
-    g->source.width = (int)g->shape[2];
+    g->source.count = g->images.shape[0];
+    g->source.height = (int)g->images.shape[1];
+    g->source.width = (int)g->images.shape[2];
     g->source.classes = CLASSES;
-    ZONAL_TRY(measure_slab(g));
+    room = MOST_SLAB_BYTES / ((int64_t)g->source.height * g->source.width * 3);
+    g->slab_rows = zonal__hdf5_step(&g->images);
+    if (g->slab_rows > room) g->slab_rows = room;
     g->slab_first = -1;
-    return zonal__alloc(g->slab_rows * g->source.height * g->source.width, 3,
-                        "pictures of a Galaxy10 file", (void **)&g->slab);
+    return ZONAL_OK;
 }
 
-static zonal_status open_locked(galaxy10 *g) {
-    hid_t labels;
-    hsize_t count;
+static zonal_status open_file(galaxy10 *g) {
+    zonal__hdf5_dataset labels = {0};
     zonal_status status;
-    ZONAL_TRY(open_file(g));
+    ZONAL_TRY(zonal__hdf5_open(g->source.path, &g->file));
     ZONAL_TRY(open_images(g));
-    ZONAL_TRY(open_dataset(g, "ans", 1, &count, &labels));
-    status = read_labels(g, labels, count);
-    H5Dclose(labels);
-    return status;
-}
-
-/* HDF5 prints its errors unless it is told not to. It is told for good: after a damaged file it has
- * something to print even when the program ends. */
-static zonal_status open_quietly(galaxy10 *g) {
-    zonal_status status;
-    pthread_mutex_lock(&hdf5_lock);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    status = open_locked(g);
-    pthread_mutex_unlock(&hdf5_lock);
-    return status;
+    status = zonal__hdf5_find(g->file, "ans", &labels);
+    if (status == ZONAL_OK) status = check_labels(g, &labels);
+    zonal__hdf5_fini(&labels);
+    ZONAL_TRY(status);
+    return zonal__fingerprint_descriptor(g->file->descriptor, g->source.path, FILE_SAMPLES,
+                                         &g->fingerprint);
 }
 
 static void galaxy10_close(zonal__source *source) {
     galaxy10 *g = (galaxy10 *)source;
-    pthread_mutex_lock(&hdf5_lock);
-    if (g->images) H5Dclose(g->images);
-    if (g->file) H5Fclose(g->file);
-    pthread_mutex_unlock(&hdf5_lock);
+    zonal__hdf5_fini(&g->images);
+    zonal__hdf5_close(g->file);
     zonal__free(g->slab);
+    pthread_mutex_destroy(&g->lock);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Brings the slab that holds picture "index" into memory. */
 static zonal_status load_slab(galaxy10 *g, int64_t index) {
-    int64_t first = index / g->slab_rows * g->slab_rows;
-    hsize_t left = g->shape[0] - (hsize_t)first, rows = (hsize_t)g->slab_rows;
-    hsize_t start[4] = {(hsize_t)first, 0, 0, 0};
-    hsize_t count[4] = {rows < left ? rows : left, g->shape[1], g->shape[2], 3};
-    hid_t in_file, in_memory;
-    herr_t error;
+    int64_t first = index / g->slab_rows * g->slab_rows, left = g->images.shape[0] - first;
+    int64_t picture = (int64_t)g->source.height * g->source.width;
     if (first == g->slab_first) return ZONAL_OK;
+    if (!g->slab)
+        ZONAL_TRY(zonal__alloc(g->slab_rows * picture, 3, "pictures of a Galaxy10 file",
+                               (void **)&g->slab));
     g->slab_first = -1;
-    in_file = H5Dget_space(g->images);
-    in_memory = H5Screate_simple(4, count, NULL);
-    H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start, NULL, count, NULL);
-    error = H5Dread(g->images, H5T_NATIVE_UINT8, in_memory, in_file, H5P_DEFAULT, g->slab);
-    H5Sclose(in_memory);
-    H5Sclose(in_file);
-    if (error < 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "picture %lld of %s cannot be read; get the file again",
-                          (long long)index, g->source.path);
+    ZONAL_TRY(
+        zonal__hdf5_read(&g->images, first, left < g->slab_rows ? left : g->slab_rows, g->slab));
     g->slab_first = first;
     return ZONAL_OK;
 }
@@ -311,18 +216,28 @@ static zonal_status read_locked(galaxy10 *g, int64_t index, zonal__image *out) {
 }
 
 static zonal_status galaxy10_read(zonal__source *source, int64_t index, zonal__image *out) {
+    galaxy10 *g = (galaxy10 *)source;
     zonal_status status;
-    pthread_mutex_lock(&hdf5_lock);
-    status = read_locked((galaxy10 *)source, index, out);
-    pthread_mutex_unlock(&hdf5_lock);
+    pthread_mutex_lock(&g->lock);
+    status = read_locked(g, index, out);
+    pthread_mutex_unlock(&g->lock);
     return status;
 }
 
-static const zonal__source_table galaxy10_table = {"galaxy10", galaxy10_read, galaxy10_close};
+static zonal_status galaxy10_fingerprint(zonal__source *source, int64_t index,
+                                         uint64_t *fingerprint) {
+    *fingerprint = zonal__fingerprint_element(((const galaxy10 *)source)->fingerprint, index);
+    return ZONAL_OK;
+}
+
+static const zonal__source_table galaxy10_table = {.kind = "galaxy10",
+                                                   .read = galaxy10_read,
+                                                   .close = galaxy10_close,
+                                                   .fingerprint = galaxy10_fingerprint};
 
 static zonal_status open_galaxy10(galaxy10 *g, const zonal__source_options *options) {
     ZONAL_TRY(zonal__source_init(&g->source, &galaxy10_table, options));
-    ZONAL_TRY(open_quietly(g));
+    ZONAL_TRY(open_file(g));
     g->source.channels = options->channels ? options->channels : 3;
     ZONAL_TRY(copy_names(g));
     return zonal__split_keep(&g->source, options, 0);
@@ -333,6 +248,7 @@ zonal_status zonal__source_galaxy10(const zonal__source_options *options, zonal_
     zonal_status status;
     *source = NULL;
     ZONAL_TRY(ZONAL_NEW(&g, 1, "a Galaxy10 file"));
+    pthread_mutex_init(&g->lock, NULL);
     status = open_galaxy10(g, options);
     if (status == ZONAL_OK)
         *source = &g->source;
@@ -340,14 +256,3 @@ zonal_status zonal__source_galaxy10(const zonal__source_options *options, zonal_
         zonal__source_close(&g->source);
     return status;
 }
-
-#else
-
-zonal_status zonal__source_galaxy10(const zonal__source_options *options, zonal__source **source) {
-    *source = NULL;
-    return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                      "cannot read %s: this build has no HDF5; install libhdf5-dev and build again",
-                      options->path);
-}
-
-#endif

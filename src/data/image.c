@@ -34,20 +34,22 @@ void zonal__image_fini(zonal__image *image) {
     *image = (zonal__image){0};
 }
 
-zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out) {
-    size_t n = (size_t)in->width * (size_t)in->height;
-    const uint8_t *p = in->pixels;
-    ZONAL_TRY(zonal__image_shape(out, in->width, in->height, channels));
-    if (channels == in->channels) {
-        memcpy(out->pixels, p, n * (size_t)channels);
-    } else if (channels == 3) {
-        for (size_t i = 0; i < n; i++)
-            out->pixels[3 * i] = out->pixels[3 * i + 1] = out->pixels[3 * i + 2] = p[i];
+void zonal__pixels_convert(const uint8_t *in, int from, int to, size_t n, uint8_t *out) {
+    if (from == to) {
+        memcpy(out, in, n * (size_t)to);
+    } else if (to == 3) {
+        for (size_t i = 0; i < n; i++) out[3 * i] = out[3 * i + 1] = out[3 * i + 2] = in[i];
     } else {
         for (size_t i = 0; i < n; i++)
-            out->pixels[i] =
-                (uint8_t)((299 * p[3 * i] + 587 * p[3 * i + 1] + 114 * p[3 * i + 2] + 500) / 1000);
+            out[i] = (uint8_t)((299 * in[3 * i] + 587 * in[3 * i + 1] + 114 * in[3 * i + 2] + 500) /
+                               1000);
     }
+}
+
+zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out) {
+    ZONAL_TRY(zonal__image_shape(out, in->width, in->height, channels));
+    zonal__pixels_convert(in->pixels, in->channels, channels,
+                          (size_t)in->width * (size_t)in->height, out->pixels);
     return ZONAL_OK;
 }
 

@@ -33,6 +33,10 @@ void zonal__image_fini(zonal__image *image);
  * of channels copies. in and out differ. */
 zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__image *out);
 
+/* The same for n pixels; where "from" differs from "to", out may begin where in does (3 to 1), or
+ * in may be the last n bytes of out (1 to 3). */
+void zonal__pixels_convert(const uint8_t *in, int from, int to, size_t n, uint8_t *out);
+
 /* What resampling needs besides the pictures; it grows as images do. Zero-initialise. */
 typedef struct zonal__resampler {
     struct zonal__resampler_side {

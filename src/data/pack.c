@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -266,9 +265,10 @@ void zonal__pack_abandon(zonal__pack_writer *writer) {
 
 typedef struct pack {
     zonal__source source;
-    const uint8_t *base; /* the mapped file; NULL: not mapped */
+    int descriptor; /* of the file; -1: not open */
     size_t bytes;
-    const entry *table;
+    uint8_t *index;           /* table and names as they are in the file */
+    const entry *table;       /* [count]: the beginning of the index */
     uint64_t count;           /* in the file; source.count is what the split keeps */
     _Atomic uint8_t *checked; /* [count]: 1 once the checksum was found right */
 } pack;
@@ -286,35 +286,44 @@ static zonal_status cannot_read(const char *path, int error) {
     return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", path, strerror(error));
 }
 
-static zonal_status map_descriptor(pack *p, int descriptor) {
-    struct stat state;
-    void *memory;
-    if (fstat(descriptor, &state) != 0) return cannot_read(p->source.path, errno);
-    if (!S_ISREG(state.st_mode))
-        return ZONAL_FAIL(ZONAL_IO, "%s is not a file; give the name of a pack", p->source.path);
-    if (state.st_size < (off_t)(sizeof(head) + sizeof(foot))) return damaged(p, "it is too short");
-    memory = mmap(NULL, (size_t)state.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (memory == MAP_FAILED) return cannot_read(p->source.path, errno);
-    p->base = memory;
-    p->bytes = (size_t)state.st_size;
+zonal_status zonal__pack_copy(const zonal__source *source, size_t offset, size_t bytes, void *out) {
+    const pack *p = (const pack *)source;
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got =
+            pread(p->descriptor, (uint8_t *)out + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return cannot_read(source->path, errno);
+        if (got == 0)
+            return ZONAL_FAIL(ZONAL_IO,
+                              "%s has become shorter while it was read; make the pack again with "
+                              "zonal data pack",
+                              source->path);
+        done += (size_t)got;
+    }
     return ZONAL_OK;
 }
 
-static zonal_status map_file(pack *p) {
+static zonal_status open_file(pack *p) {
+    struct stat state;
     /* Without O_NONBLOCK a named pipe would wait here for a writer; it means nothing for files. */
-    int descriptor = open(p->source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    zonal_status status;
-    if (descriptor < 0) return cannot_read(p->source.path, errno);
-    status = map_descriptor(p, descriptor);
-    close(descriptor);
-    return status;
+    p->descriptor = open(p->source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (p->descriptor < 0 || fstat(p->descriptor, &state) != 0)
+        return cannot_read(p->source.path, errno);
+    if (!S_ISREG(state.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "%s is not a file; give the name of a pack", p->source.path);
+    if (state.st_size < (off_t)(sizeof(head) + sizeof(foot))) return damaged(p, "it is too short");
+    p->bytes = (size_t)state.st_size;
+    return ZONAL_OK;
 }
 
 /* Finds the table and the names, and makes sure that they are whole. */
 static zonal_status check_foot(pack *p, foot *last) {
     uint64_t end = p->bytes - sizeof *last; /* of the names */
-    memcpy(last, p->base + end, sizeof *last);
-    if (!zonal__pack_is(p->base, p->bytes))
+    head first;
+    ZONAL_TRY(zonal__pack_copy(&p->source, 0, sizeof first, &first));
+    ZONAL_TRY(zonal__pack_copy(&p->source, end, sizeof *last, last));
+    if (!zonal__pack_is(&first, sizeof first))
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is not a pack: it does not begin with ZONALPK1",
                           p->source.path);
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
@@ -329,10 +338,12 @@ static zonal_status check_foot(pack *p, foot *last) {
         last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||
         last->names != end - last->table - last->count * sizeof(entry))
         return damaged(p, "its table does not fit into the file");
-    if (last->index_checksum != zonal__pack_checksum(p->base + last->table, end - last->table))
-        return damaged(p, "the checksum of its table is wrong");
     if (last->classes > MOST_CLASSES) return damaged(p, "it has too many classes");
-    p->table = (const entry *)(p->base + last->table);
+    ZONAL_TRY(ZONAL_NEW(&p->index, end - last->table, "the table of a pack"));
+    ZONAL_TRY(zonal__pack_copy(&p->source, last->table, end - last->table, p->index));
+    if (last->index_checksum != zonal__pack_checksum(p->index, end - last->table))
+        return damaged(p, "the checksum of its table is wrong");
+    p->table = (const entry *)p->index;
     p->count = last->count;
     return ZONAL_OK;
 }
@@ -413,11 +424,13 @@ static zonal_status keep_split(pack *p, const zonal__source_options *options) {
     return status;
 }
 
-/* Checked before it is marked: two threads may both do it, which is harmless. */
-static zonal_status check_pixels(pack *p, int64_t index) {
+/* Reads the pixels of a picture as they are stored. The first time they are compared with their
+ * checksum, before that is marked: two threads may both do it, which is harmless. */
+static zonal_status read_pixels(pack *p, int64_t index, uint8_t *out) {
     const entry *e = &p->table[index];
+    ZONAL_TRY(zonal__pack_copy(&p->source, e->offset, pixel_bytes(e), out));
     if (atomic_load_explicit(&p->checked[index], memory_order_relaxed)) return ZONAL_OK;
-    if (zonal__pack_checksum(p->base + e->offset, pixel_bytes(e)) != e->checksum)
+    if (zonal__pack_checksum(out, pixel_bytes(e)) != e->checksum)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "picture %lld of %s is damaged: its checksum is wrong; make the pack "
                           "again with zonal data pack",
@@ -426,30 +439,42 @@ static zonal_status check_pixels(pack *p, int64_t index) {
     return ZONAL_OK;
 }
 
+/* Converted in place, in an image that has room for both. */
 static zonal_status pack_read(zonal__source *source, int64_t index, zonal__image *out) {
     pack *p = (pack *)source;
     const entry *e = &p->table[index];
-    zonal__image mapped = {
-        .width = (int)e->width,
-        .height = (int)e->height,
-        .channels = e->channels,
-        .pixels = (uint8_t *)(p->base + e->offset), /* only read from */
-    };
-    ZONAL_TRY(check_pixels(p, index));
-    return zonal__image_convert(&mapped, source->channels ? source->channels : e->channels, out);
+    int from = e->channels, to = source->channels ? source->channels : from;
+    size_t n = (size_t)e->width * e->height;
+    uint8_t *stored;
+    ZONAL_TRY(zonal__image_shape(out, (int)e->width, (int)e->height, from > to ? from : to));
+    stored = from < to ? out->pixels + 2 * n : out->pixels;
+    ZONAL_TRY(read_pixels(p, index, stored));
+    if (from != to) zonal__pixels_convert(stored, from, to, n, out->pixels);
+    out->channels = to;
+    return ZONAL_OK;
 }
 
 static void pack_close(zonal__source *source) {
     pack *p = (pack *)source;
-    if (p->base) munmap((void *)p->base, p->bytes);
+    if (p->descriptor >= 0) close(p->descriptor);
+    zonal__free(p->index);
     zonal__free((void *)p->checked);
 }
 
-static const zonal__source_table pack_table = {"pack", pack_read, pack_close};
+/* The checksum of the pixels stands in the table already. */
+static zonal_status pack_fingerprint(zonal__source *source, int64_t index, uint64_t *fingerprint) {
+    const entry *e = &((const pack *)source)->table[index];
+    const uint64_t all[] = {e->checksum, e->width, e->height, e->channels};
+    *fingerprint = zonal__checksum_of(all, sizeof all);
+    return ZONAL_OK;
+}
+
+static const zonal__source_table pack_table = {
+    .kind = "pack", .read = pack_read, .close = pack_close, .fingerprint = pack_fingerprint};
 
 static zonal_status open_pack(pack *p, const zonal__source_options *options) {
     foot last;
-    ZONAL_TRY(map_file(p));
+    ZONAL_TRY(open_file(p));
     ZONAL_TRY(check_foot(p, &last));
     ZONAL_TRY(check_entries(p, &last));
     ZONAL_TRY(ZONAL_NEW(&p->checked, p->count, "the checks of a pack"));
@@ -463,6 +488,7 @@ zonal_status zonal__source_pack(const zonal__source_options *options, zonal__sou
     zonal_status status;
     *source = NULL;
     ZONAL_TRY(ZONAL_NEW(&p, 1, "a pack"));
+    p->descriptor = -1;
     status = zonal__source_init(&p->source, &pack_table, options);
     if (status == ZONAL_OK) status = open_pack(p, options);
     if (status != ZONAL_OK) {
@@ -477,27 +503,32 @@ static int64_t own_number(const zonal__source *source, int64_t index) {
     return source->order ? source->order[index] : index;
 }
 
-const uint8_t *zonal__pack_pixels(const zonal__source *source, int64_t index,
-                                  zonal__picture *picture) {
-    const pack *p = (const pack *)source;
-    const entry *e = &p->table[own_number(source, index)];
-    *picture = (zonal__picture){
+zonal__picture zonal__pack_picture(const zonal__source *source, int64_t index) {
+    const entry *e = &((const pack *)source)->table[own_number(source, index)];
+    return (zonal__picture){
         .offset = (int64_t)e->offset,
         .width = (int32_t)e->width,
         .height = (int32_t)e->height,
         .channels = e->channels,
     };
-    return p->base + e->offset;
 }
 
-const uint8_t *zonal__pack_base(const zonal__source *source, size_t *bytes) {
-    const pack *p = (const pack *)source;
-    *bytes = p->bytes;
-    return p->base;
+size_t zonal__pack_bytes(const zonal__source *source) {
+    return ((const pack *)source)->bytes;
+}
+
+static zonal_status verify_one(pack *p, int64_t index, zonal__image *scratch) {
+    const entry *e = &p->table[index];
+    if (atomic_load_explicit(&p->checked[index], memory_order_relaxed)) return ZONAL_OK;
+    ZONAL_TRY(zonal__image_shape(scratch, (int)e->width, (int)e->height, e->channels));
+    return read_pixels(p, index, scratch->pixels);
 }
 
 zonal_status zonal__pack_verify(zonal__source *source) {
-    for (int64_t i = 0; i < source->count; i++)
-        ZONAL_TRY(check_pixels((pack *)source, own_number(source, i)));
-    return ZONAL_OK;
+    zonal__image scratch = {0};
+    zonal_status status = ZONAL_OK;
+    for (int64_t i = 0; status == ZONAL_OK && i < source->count; i++)
+        status = verify_one((pack *)source, own_number(source, i), &scratch);
+    zonal__image_fini(&scratch);
+    return status;
 }

@@ -1,5 +1,5 @@
 /*
- * Packs: a whole set of pictures in one file that is mapped into memory and read from there.
+ * Packs: a whole set of pictures in one file, as they are in memory.
  *
  *     zonal__pack_options options = {.fit = ZONAL__PACK_CENTRE, .side = 256, .classes = 10};
  *     ZONAL_TRY(zonal__pack_create("set.zpk", &options, &writer));
@@ -37,9 +37,9 @@
  * The checksum is that of core/checksum.h, which has its formula. It is no guard against malice.
  *
  * Foot, table and names are checked when a pack is opened: all that the reader relies on. Pixels
- * are checked when a picture is read for the first time, or by zonal__pack_verify. The size of the
- * file is taken at opening: a file that somebody shortens while it is mapped ends the process with
- * SIGBUS. The writer here never does that: it puts a new file in the place of the old.
+ * are checked when a picture is read for the first time, or by zonal__pack_verify. The file is read
+ * by pread, not mapped: one that somebody shortens meanwhile is an error (ZONAL_IO) and not the end
+ * of the process. The writer here never does that: it puts a new file in the place of the old.
  */
 #ifndef ZONAL_DATA_PACK_H
 #define ZONAL_DATA_PACK_H
@@ -97,14 +97,12 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
 /* Whether n bytes are the beginning of a pack. */
 int zonal__pack_is(const void *bytes, size_t n);
 
-/* The pixels of picture "index" where they lie in the mapped file, and their shape and offset from
- * zonal__pack_base, in *picture; valid until the source is closed. Their checksum is not looked at:
- * call zonal__pack_verify once before relying on many of them. The source must be a pack's. */
-const uint8_t *zonal__pack_pixels(const zonal__source *source, int64_t index,
-                                  zonal__picture *picture);
-
-/* The beginning of the mapped file and how many bytes it has: for uploading it whole. */
-const uint8_t *zonal__pack_base(const zonal__source *source, size_t *bytes);
+/* For sending a pack whole to a device; the source must be a pack's. The shape of picture "index"
+ * and where its pixels lie in the file; how many bytes the file has; and a piece of it as it is.
+ * Checksums are not looked at: call zonal__pack_verify once. */
+zonal__picture zonal__pack_picture(const zonal__source *source, int64_t index);
+size_t zonal__pack_bytes(const zonal__source *source);
+zonal_status zonal__pack_copy(const zonal__source *source, size_t offset, size_t bytes, void *out);
 
 /* Compares the checksums of all pictures of the source (of its split, that is). ZONAL_FORMAT with
  * the number of the first damaged one. */

@@ -26,12 +26,6 @@ typedef struct span {
     size_t size;
 } span;
 
-int zonal__picture_named(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot &&
-           (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
-}
-
 static unsigned big16(const uint8_t *p) {
     return (unsigned)p[0] << 8 | p[1];
 }

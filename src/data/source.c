@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "data/fingerprint.h"
 #include "data/pack.h"
 
 static const double USUAL_BAD_LIMIT = 0.01;
@@ -138,6 +139,28 @@ zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_
     source->labels = labels;
     source->count = n;
     forget_bad(source);
+    return ZONAL_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int64_t own_number(const zonal__source *source, int64_t index) {
+    return source->order ? source->order[index] : index;
+}
+
+void zonal__source_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    int64_t own = own_number(source, index);
+    if (source->table->name)
+        source->table->name(source, own, name);
+    else
+        snprintf(name, ZONAL__NAME_ROOM, "index %lld", (long long)own);
+}
+
+zonal_status zonal__source_fingerprint(zonal__source *source, int64_t index,
+                                       uint64_t *fingerprint) {
+    int64_t own = own_number(source, index);
+    if (source->table->fingerprint) return source->table->fingerprint(source, own, fingerprint);
+    *fingerprint = zonal__fingerprint_element(0, own);
     return ZONAL_OK;
 }
 

@@ -28,6 +28,8 @@ typedef enum zonal__split {
 
 typedef struct zonal__source zonal__source;
 
+enum { ZONAL__NAME_ROOM = 4096 }; /* of an image's name, with its zero byte; longer ones are cut */
+
 typedef struct zonal__source_table {
     const char *kind; /* "folder", "pack", "galaxy10", "cifar10", "idx", "textures", ... */
     /* Picture number "index" of the source's own order. ZONAL_FORMAT for a corrupt picture, with a
@@ -35,6 +37,10 @@ typedef struct zonal__source_table {
     zonal_status (*read)(zonal__source *source, int64_t index, zonal__image *out);
     /* Releases what the source keeps beyond the fields below. May be NULL. */
     void (*close)(zonal__source *source);
+    /* Both for a number of the source's own order, as zonal__source_name and _fingerprint have it
+     * below. NULL: "index N"; the number alone. */
+    void (*name)(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]);
+    zonal_status (*fingerprint)(zonal__source *source, int64_t index, uint64_t *fingerprint);
 } zonal__source_table;
 
 /* A reader embeds this as its first member and fills it through zonal__source_init. */
@@ -90,6 +96,23 @@ int64_t zonal__source_replacement(const zonal__source *source, int64_t index);
 /* Reads picture *index or, where it is corrupt, another one in its place; *index becomes the number
  * of what was read. ZONAL_FORMAT when 64 in turn are corrupt. */
 zonal_status zonal__source_read_sound(zonal__source *source, int64_t *index, zonal__image *out);
+
+/* What image "index" is called, wherever the set lies and whichever split was opened: its path
+ * inside the folder ("train/cat/1.jpg"); of array formats "index N", N being its number in the
+ * file, after the file's name where the set has several; of textures "index N", N being the
+ * texture's number. No two images of a source have the same name. */
+void zonal__source_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]);
+
+/* A number that tells, as far as that is cheap, whether image "index" is still what it was. It does
+ * not depend on where the set lies or on times of change.
+ *
+ *   folder              the file's size, its first and its last 4 KiB
+ *   pack, idx, CIFAR    all its pixels
+ *   galaxy10            its number, the file's size and samples of the file
+ *   textures            its number and the settings
+ *
+ * Thread-safe. ZONAL_IO where the file cannot be read. */
+zonal_status zonal__source_fingerprint(zonal__source *source, int64_t index, uint64_t *fingerprint);
 
 /* Keeps the n pictures "keep" (numbers of the present order) and forgets the others, and which were
  * corrupt. Not while others read. On failure nothing has changed. */

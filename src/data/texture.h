@@ -66,6 +66,9 @@ void zonal__texture_defaults(zonal__texture_family family, zonal__texture_spec *
 /* "cloud", "disk", "flake", "wood". */
 const char *zonal__texture_name(zonal__texture_family family);
 
+/* Of all settings, those that the family does not name too (data/fingerprint.h). */
+uint64_t zonal__texture_fingerprint(const zonal__texture_spec *spec);
+
 /* Reads FAMILY[,SETTING=VALUE]..., "flake" or "flake,arms=8,size=160": the family's defaults, then
  * the settings, by their names above. Fails with ZONAL_ARGUMENT and the nearest name for a word
  * that is none, and as zonal__texture_check does. */

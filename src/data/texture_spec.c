@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/checksum.h"
 #include "core/text.h"
 #include "data/texture.h"
 
@@ -77,14 +78,30 @@ static zonal_status check_cells(const zonal__texture_spec *spec) {
     return ZONAL_OK;
 }
 
+static double value_of(const zonal__texture_spec *spec, const setting *s) {
+    const char *at = (const char *)spec + s->at;
+    return s->kind == WHOLE ? *(const int *)at : *(const double *)at;
+}
+
+uint64_t zonal__texture_fingerprint(const zonal__texture_spec *spec) {
+    const uint64_t key[2] = {(uint64_t)spec->family, spec->seed};
+    zonal__checksum sum;
+    zonal__checksum_init(&sum);
+    zonal__checksum_add(&sum, key, sizeof key);
+    for (int i = 0; i < SETTINGS; i++) {
+        double value = value_of(spec, &settings[i]);
+        zonal__checksum_add(&sum, &value, sizeof value);
+    }
+    return zonal__checksum_value(&sum);
+}
+
 zonal_status zonal__texture_check(const zonal__texture_spec *spec) {
     if ((int)spec->family < 0 || (int)spec->family >= ZONAL__TEXTURE_FAMILIES)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a texture's family must be from 0 to %d, got %d",
                           ZONAL__TEXTURE_FAMILIES - 1, (int)spec->family);
     for (int i = 0; i < SETTINGS; i++) {
         const setting *s = &settings[i];
-        const char *at = (const char *)spec + s->at;
-        double value = s->kind == WHOLE ? *(const int *)at : *(const double *)at;
+        double value = value_of(spec, s);
         if (!(value >= s->least && value <= s->most))
             return ZONAL_FAIL(ZONAL_ARGUMENT, "a texture's %s must be from %g to %g, got %g",
                               s->name, s->least, s->most, value);

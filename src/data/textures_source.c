@@ -6,12 +6,16 @@
  * same time, and after the first few pictures nothing is allocated.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "data/fingerprint.h"
 #include "data/texture.h"
 
 static const char PREFIX[] = "textures:";
+
+enum { MOST_TEXTURES = 1 << 24 }; /* the order of an epoch takes 8 bytes each, and must be drawn */
 
 typedef struct worker {
     zonal__texture_maker *maker;
@@ -86,8 +90,24 @@ static void textures_close(zonal__source *source) {
     pthread_mutex_destroy(&t->lock);
 }
 
-static const zonal__source_table textures_table = {
-    .kind = "textures", .read = textures_read, .close = textures_close};
+static void textures_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
+    int64_t number = zonal__texture_number(((const textures *)source)->split, index);
+    snprintf(name, ZONAL__NAME_ROOM, "index %lld", (long long)number);
+}
+
+static zonal_status textures_fingerprint(zonal__source *source, int64_t index,
+                                         uint64_t *fingerprint) {
+    const textures *t = (const textures *)source;
+    *fingerprint = zonal__fingerprint_element(zonal__texture_fingerprint(&t->spec),
+                                              zonal__texture_number(t->split, index));
+    return ZONAL_OK;
+}
+
+static const zonal__source_table textures_table = {.kind = "textures",
+                                                   .read = textures_read,
+                                                   .close = textures_close,
+                                                   .name = textures_name,
+                                                   .fingerprint = textures_fingerprint};
 
 static int64_t usual_count(zonal__split split) {
     switch (split) {
@@ -109,9 +129,9 @@ static zonal_status read_options(const zonal__source_options *options, zonal__te
     ZONAL_TRY(zonal__texture_parse(options->path + sizeof PREFIX - 1, spec));
     spec->seed = options->seed;
     if (options->texture_size) spec->size = options->texture_size;
-    if (options->texture_count < 0 || options->texture_count > (int64_t)1 << 40)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld textures are not possible: ask for 1 to 2^40",
-                          (long long)options->texture_count);
+    if (options->texture_count < 0 || options->texture_count > MOST_TEXTURES)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld textures are not possible: ask for 1 to %d",
+                          (long long)options->texture_count, MOST_TEXTURES);
     return ZONAL_OK;
 }
 

@@ -18,6 +18,8 @@ const char *zonal_family_name(zonal_family family) {
 }
 
 zonal_status zonal_family_parse(const char *name, zonal_family *family) {
+    ZONAL_NEED(name, "name");
+    ZONAL_NEED(family, "family");
     for (int i = 0; i < 6; i++)
         if (strcmp(name, family_names[i]) == 0) {
             *family = (zonal_family)i;
@@ -110,9 +112,12 @@ static zonal_status build(zonal_kernel *kernel) {
 }
 
 zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel **out) {
-    zonal_kernel_spec checked = *spec;
+    zonal_kernel_spec checked;
     zonal_kernel *kernel;
+    ZONAL_NEED(out, "kernel");
     *out = NULL;
+    ZONAL_NEED(spec, "spec");
+    checked = *spec;
     ZONAL_TRY(check_spec(&checked, dim));
     ZONAL_TRY(ZONAL_NEW(&kernel, 1, "a kernel"));
     kernel->spec = checked;
@@ -208,8 +213,12 @@ long double zonal__kernel_log_closed(const zonal_kernel *kernel, long double c) 
 }
 
 void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out) {
-    long double area = zonal__log_sphere_area(kernel->dim);
-    long double slope = zonal__kernel_derivative(kernel, 1, 1);
+    long double area, slope;
+    if (!out) return;
+    *out = (zonal_kernel_constants){0};
+    if (!kernel) return;
+    area = zonal__log_sphere_area(kernel->dim);
+    slope = zonal__kernel_derivative(kernel, 1, 1);
     *out = (zonal_kernel_constants){
         .bias = (double)expl(kernel->log_a0),
         .log_bias = (double)kernel->log_a0,
@@ -225,7 +234,10 @@ void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constan
     };
 }
 
-static zonal_status check_cosines(int64_t n, const double *c) {
+static zonal_status check_cosines(int64_t n, const double *c, const double *out) {
+    if (n > 0 && (!c || !out))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must not be NULL for %lld cosines", c ? "out" : "c",
+                          (long long)n);
     for (int64_t i = 0; i < n; i++)
         if (!(c[i] >= -1 && c[i] <= 1))
             return ZONAL_FAIL(ZONAL_ARGUMENT, "c[%lld] = %g is not a cosine: it must be in [-1, 1]",
@@ -235,29 +247,31 @@ static zonal_status check_cosines(int64_t n, const double *c) {
 
 zonal_status zonal_kernel_eval(const zonal_kernel *kernel, int order, int64_t n, const double *c,
                                double *out) {
+    ZONAL_NEED(kernel, "kernel");
     if (order < 0 || order > 2)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the order of a derivative must be 0, 1 or 2, got %d",
                           order);
-    ZONAL_TRY(check_cosines(n, c));
+    ZONAL_TRY(check_cosines(n, c, out));
     for (int64_t i = 0; i < n; i++) out[i] = (double)zonal__kernel_derivative(kernel, order, c[i]);
     return ZONAL_OK;
 }
 
 zonal_status zonal_kernel_log_eval(const zonal_kernel *kernel, int64_t n, const double *c,
                                    double *out) {
+    ZONAL_NEED(kernel, "kernel");
     if (!kernel->log_phi)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "this kernel was made without its logarithm; set log_profile = 1");
-    ZONAL_TRY(check_cosines(n, c));
+    ZONAL_TRY(check_cosines(n, c, out));
     for (int64_t i = 0; i < n; i++) out[i] = zonal__fit_value(kernel->log_phi, c[i]);
     return ZONAL_OK;
 }
 
 double zonal_kernel_weight(const zonal_kernel *kernel, int l) {
-    return l >= 0 && l < kernel->degrees ? (double)kernel->a[l] : 0;
+    return kernel && l >= 0 && l < kernel->degrees ? (double)kernel->a[l] : 0;
 }
 
 double zonal_kernel_log_multiplicity(const zonal_kernel *kernel, int l) {
-    if (l < 0 || l >= kernel->degrees) return -INFINITY;
+    if (!kernel || l < 0 || l >= kernel->degrees) return -INFINITY;
     return (double)zonal__log_multiplicity(l, kernel->dim);
 }

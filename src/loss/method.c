@@ -29,6 +29,8 @@ const char *zonal_method_name(int i) {
 
 zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options) {
     const char *names[METHODS + 1] = {0};
+    ZONAL_NEED(method, "method");
+    ZONAL_NEED(options, "options");
     for (int i = 0; i < METHODS; i++) {
         names[i] = methods[i].name;
         if (strcmp(method, methods[i].name) != 0) continue;

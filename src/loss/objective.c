@@ -13,10 +13,11 @@ struct zonal_objective {
     zonal__work *work;
     int device; /* 1: one operation computes everything */
     uint32_t step;
-    double gain, threshold;
+    zonal_objective_info info;
 };
 
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
+    ZONAL_NEED(options, "options");
     *options = (zonal_objective_options){0};
     ZONAL_TRY(zonal_loss_defaults(method, &options->loss));
     options->lambda = options->loss.discrepancy == ZONAL_KL ? 0.5 : 0.05;
@@ -32,62 +33,121 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
                           (long long)views, (long long)global_views);
     if (!(options->lambda >= 0 && options->lambda <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "lambda must be from 0 to 1, got %g", options->lambda);
-    if ((unsigned)options->gain > ZONAL_GAIN_VALUE)
+    static const char *const valued[] = {"gain", "margin", "selectivity"};
+    if ((unsigned)options->gain > ZONAL_GAIN_SELECTIVITY)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no gain %d", (int)options->gain);
-    if (options->gain == ZONAL_GAIN_VALUE &&
+    if (options->gain >= ZONAL_GAIN_VALUE &&
         !(options->gain_value > 0 && options->gain_value < INFINITY))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "gain must be positive and finite, got %g",
-                          options->gain_value);
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be positive and finite, got %g",
+                          valued[options->gain - ZONAL_GAIN_VALUE], options->gain_value);
     return ZONAL_OK;
 }
 
 /* Near collapse L_inv = K t2 and D = 1 - psi'(1)(s2 + t2), with t2 the variance between the views
  * of a sample and s2 the one between samples; a direction grows when gain lambda psi'(1) exceeds
  * (1-lambda) K. */
-static double collapse_threshold(double lambda, double slope, int64_t views, int64_t global_views) {
-    double v = (double)views, g = (double)global_views;
-    double k = 1 + (v - 2 * g) / (g * v);
+static double collapse_threshold(double lambda, double slope, double k) {
     if (!(slope > 0) || !(lambda > 0) || !isfinite(slope)) return 0;
     return (1 - lambda) * k / (lambda * slope);
 }
 
-static double choose_gain(const zonal_objective *objective) {
-    const zonal_objective_options *options = &objective->options;
+/* S times the gain: zonal/loss.h has the derivation. 0: not known. */
+static double selectivity_of_unit_gain(double lambda, const zonal_objective_info *info,
+                                       int64_t dim) {
+    if (!(info->anisotropy > 0) || !(lambda > 0)) return 0;
+    return (1 - lambda) * info->k * (double)dim / (2 * lambda * info->anisotropy);
+}
+
+static zonal_status choose_gain(const zonal_objective_options *options, int64_t batch,
+                                double unit_selectivity, zonal_objective_info *info) {
+    zonal_discrepancy kind = options->loss.discrepancy;
+    double threshold = info->threshold;
     switch (options->gain) {
     case ZONAL_GAIN_UNIT:
-        return 1;
-    case ZONAL_GAIN_BATCH:
-        return (double)objective->batch;
-    case ZONAL_GAIN_VALUE:
-        return options->gain_value;
-    default:
+        info->gain = 1;
         break;
+    case ZONAL_GAIN_BATCH:
+        info->gain = (double)batch;
+        break;
+    case ZONAL_GAIN_VALUE:
+        info->gain = options->gain_value;
+        break;
+    case ZONAL_GAIN_MARGIN:
+        info->gain = options->gain_value * threshold;
+        break;
+    case ZONAL_GAIN_SELECTIVITY:
+        info->gain = unit_selectivity / options->gain_value;
+        break;
+    default:
+        if (kind == ZONAL_SIGREG)
+            info->gain = 1;
+        else if (kind != ZONAL_KL)
+            info->gain = (double)batch;
+        else /* KL works best just above the threshold: 1.15 f*, in the window 1.0 to 1.4 */
+            info->gain = threshold > 0 ? 1.15 * threshold : 1;
     }
-    if (options->loss.discrepancy == ZONAL_SIGREG) return 1;
-    if (options->loss.discrepancy != ZONAL_KL) return (double)objective->batch;
-    /* KL works best just above the threshold: 1.15 f* trained best in the window 1.0 to 1.4. */
-    return objective->threshold > 0 ? 1.15 * objective->threshold : 1;
+    if (info->gain > 0 && isfinite(info->gain)) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "the %s of this loss is not known at lambda = %g, so it cannot set the gain; "
+                      "give the gain as a number",
+                      options->gain == ZONAL_GAIN_MARGIN ? "collapse threshold" : "selectivity",
+                      options->lambda);
+}
+
+static zonal_status weigh(const zonal_objective_options *options, const zonal_plan *plan,
+                          int64_t views, int64_t global_views, int64_t batch, int64_t dim,
+                          zonal_objective_info *info) {
+    double unit_selectivity, scale;
+    zonal_plan_info loss;
+    zonal_plan_info_get(plan, &loss);
+    /* the plan's numbers are those of the normalised discrepancy */
+    scale =
+        (options->loss.raw_value ? loss.norm : 1) *
+        (options->loss.discrepancy == ZONAL_SUSREG && options->loss.sliced.times_n ? (double)batch
+                                                                                   : 1);
+    *info = (zonal_objective_info){.k = 1 + 1 / (double)global_views - 2 / (double)views,
+                                   .anisotropy = scale * loss.anisotropy};
+    info->threshold = collapse_threshold(options->lambda, scale * loss.slope, info->k);
+    unit_selectivity = selectivity_of_unit_gain(options->lambda, info, dim);
+    ZONAL_TRY(choose_gain(options, batch, unit_selectivity, info));
+    info->margin = info->threshold > 0 ? info->gain / info->threshold : 0;
+    info->selectivity = unit_selectivity / info->gain;
+    return ZONAL_OK;
+}
+
+zonal_status zonal_objective_describe(const zonal_objective_options *options, int64_t views,
+                                      int64_t global_views, int64_t batch, int64_t dim,
+                                      zonal_objective_info *info) {
+    zonal_plan *plan;
+    zonal_status status;
+    *info = (zonal_objective_info){0};
+    ZONAL_TRY(check(options, views, global_views));
+    ZONAL_TRY(zonal__plan_prepare(&options->loss, batch, dim, &plan));
+    status = weigh(options, plan, views, global_views, batch, dim, info);
+    zonal_plan_destroy(plan);
+    return status;
+}
+
+void zonal_objective_info_get(const zonal_objective *objective, zonal_objective_info *info) {
+    *info = objective->info;
 }
 
 static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
     const zonal_loss_options *loss = &objective->options.loss;
-    zonal_plan_info info;
     objective->device = loss->device == ZONAL_DEVICE_CUDA;
     if (objective->device)
         ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
     else
         ZONAL_TRY(zonal_plan_create(loss, objective->batch, objective->dim, &objective->plan));
-    zonal_plan_info_get(objective->plan, &info);
-    objective->threshold = collapse_threshold(objective->options.lambda, info.slope,
-                                              objective->views, objective->global_views);
-    objective->gain = choose_gain(objective);
+    ZONAL_TRY(weigh(&objective->options, objective->plan, objective->views, objective->global_views,
+                    objective->batch, objective->dim, &objective->info));
     zonal__problem problem = *zonal__plan_problem(objective->plan);
     problem.raw_rows = loss->discrepancy == ZONAL_SIGREG;
     problem.views = objective->views;
     problem.global_views = objective->global_views;
     problem.lambda = objective->options.lambda;
-    problem.gain = objective->gain;
-    problem.threshold = objective->threshold;
+    problem.gain = objective->info.gain;
+    problem.threshold = objective->info.threshold;
     problem.device_step = device_step;
     objective->table = zonal__plan_backend(objective->plan)
                            ->operations[objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE];
@@ -117,6 +177,9 @@ zonal_status zonal__objective_create_on(const zonal_objective_options *options, 
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
                                     int64_t global_views, int64_t batch, int64_t dim,
                                     zonal_objective **out) {
+    ZONAL_NEED(out, "objective");
+    *out = NULL;
+    ZONAL_NEED(options, "options");
     return zonal__objective_create_on(options, views, global_views, batch, dim, NULL, out);
 }
 
@@ -143,8 +206,8 @@ static zonal_status execute_views(zonal_objective *objective, const void *z,
     *parts = (zonal_objective_parts){.total = NAN,
                                      .invariance = NAN,
                                      .discrepancy = NAN,
-                                     .gain = objective->gain,
-                                     .threshold = objective->threshold};
+                                     .gain = objective->info.gain,
+                                     .threshold = objective->info.threshold};
     for (int64_t v = 0; v < objective->views; v++) {
         void *view_gradient = gradient ? (char *)gradient + (size_t)v * view_bytes : NULL;
         double value;
@@ -155,19 +218,22 @@ static zonal_status execute_views(zonal_objective *objective, const void *z,
             return ZONAL_FAIL(status, "view %lld: %s", (long long)v, inner.message);
         }
         if (gradient)
-            scale_rows(precision, count, lambda * objective->gain * inverse, view_gradient);
+            scale_rows(precision, count, lambda * objective->info.gain * inverse, view_gradient);
         sum += value;
     }
     double invariance;
     ZONAL_TRY(objective->table->run(objective->work, z, 0, &invariance, gradient, 1 - lambda));
     parts->invariance = invariance;
     parts->discrepancy = sum * inverse;
-    parts->total = (1 - lambda) * invariance + lambda * objective->gain * parts->discrepancy;
+    parts->total = (1 - lambda) * invariance + lambda * objective->info.gain * parts->discrepancy;
     return ZONAL_OK;
 }
 
 zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
                                      zonal_objective_parts *parts, void *gradient) {
+    ZONAL_NEED(objective, "objective");
+    ZONAL_NEED(z, "z");
+    ZONAL_NEED(parts, "parts");
     if (objective->device)
         return objective->table->run(objective->work, z, objective->step, (double *)parts, gradient,
                                      1);
@@ -175,14 +241,17 @@ zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
 }
 
 void zonal_objective_set_step(zonal_objective *objective, uint32_t step) {
+    if (!objective) return;
     objective->step = step;
     zonal_plan_set_step(objective->plan, step);
 }
 
 void zonal_objective_set_stream(zonal_objective *objective, void *stream) {
-    if (objective->table->set_stream) objective->table->set_stream(objective->work, stream);
+    if (objective && objective->table->set_stream)
+        objective->table->set_stream(objective->work, stream);
 }
 
 zonal_status zonal_objective_status(zonal_objective *objective) {
+    ZONAL_NEED(objective, "objective");
     return objective->table->check ? objective->table->check(objective->work) : ZONAL_OK;
 }

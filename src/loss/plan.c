@@ -84,6 +84,12 @@ static zonal_status choose(zonal_plan *plan, int degree) {
     return ZONAL_OK;
 }
 
+/* P_2(x.y), averaged over x and y, is d/(d-1) |M - I/d|_F^2. */
+static double degree2_scale(const zonal_plan *plan) {
+    double d = (double)plan->dim;
+    return d / (d - 1);
+}
+
 /* MMD and KSD: D = 1/B + off-diagonal sum / B^2 (V), or the off-diagonal mean (U). */
 static zonal_status build_pairs(zonal_plan *plan) {
     zonal__problem *problem = &plan->problem;
@@ -97,6 +103,8 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.norm = plan->profile.norm;
     plan->info.bias = options->discrepancy == ZONAL_MMD ? (double)expl(plan->kernel->log_a0) : 0;
     plan->info.slope = plan->profile.slope;
+    plan->info.anisotropy =
+        zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
         plan->factor = b / (b - 1);
     } else {
@@ -142,6 +150,11 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.norm = norm;
     plan->info.bias = -norm;
     plan->info.slope = constants.slope / norm;
+    /* The mean of phi over points near uniform is a_0 + a_2 d/(d-1) (x^T M x - 1/d); its log, to
+     * first order, averaged over the points themselves. */
+    if (plan->kernel->degrees > 2)
+        plan->info.anisotropy =
+            (double)(plan->kernel->a[2] / plan->kernel->a[0]) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
     plan->offset = 1;
     plan->factor = 1 / norm;
@@ -158,6 +171,7 @@ static zonal_status build_sliced(zonal_plan *plan) {
                                  plan->dim, &plan->tables));
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
+    plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
     plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;
     plan->problem.sliced = &plan->tables.sliced;
@@ -223,7 +237,9 @@ static const zonal__operation_table *table_of(const zonal_plan *plan) {
 zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
                                zonal_plan **out) {
     zonal_plan *plan;
+    ZONAL_NEED(out, "plan");
     *out = NULL;
+    ZONAL_NEED(options, "options");
     ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
     zonal_status status = table_of(plan)->create(&plan->problem, &plan->work);
     if (status != ZONAL_OK) {
@@ -246,9 +262,14 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
-    const zonal__operation_table *table = table_of(plan);
-    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
+    const zonal__operation_table *table;
+    int cuda;
     double raw = NAN;
+    ZONAL_NEED(plan, "plan");
+    ZONAL_NEED(x, "x");
+    ZONAL_NEED(value, "value");
+    table = table_of(plan);
+    cuda = plan->options.device == ZONAL_DEVICE_CUDA;
     if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->spec.family == ZONAL_CHORDAL)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -261,17 +282,18 @@ zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, 
 }
 
 void zonal_plan_set_stream(zonal_plan *plan, void *stream) {
-    if (table_of(plan)->set_stream) table_of(plan)->set_stream(plan->work, stream);
+    if (plan && table_of(plan)->set_stream) table_of(plan)->set_stream(plan->work, stream);
 }
 
 zonal_status zonal_plan_status(zonal_plan *plan) {
+    ZONAL_NEED(plan, "plan");
     return table_of(plan)->check ? table_of(plan)->check(plan->work) : ZONAL_OK;
 }
 
 void zonal_plan_set_step(zonal_plan *plan, uint32_t step) {
-    plan->step = step;
+    if (plan) plan->step = step;
 }
 
 void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info) {
-    *info = plan->info;
+    if (info) *info = plan ? plan->info : (zonal_plan_info){0};
 }

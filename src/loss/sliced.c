@@ -76,6 +76,41 @@ static void place_knots(const zonal_sliced_options *options, zonal__sliced *slic
     }
 }
 
+/* exp(i tau a.u) = sum over l of i^l N_l j_l(tau) P_l(a.u), so the mean over directions of
+ * exp(i tau a.(u - v)) has N_l j_l(tau)^2 at degree l; j_2 is (tau/2)^2/((d/2)(d/2+1)) times the
+ * marginal's characteristic function in d + 4 dimensions. */
+static zonal_status degree2_share(const zonal__sliced_tables *tables, int64_t dim, double *share) {
+    const zonal__sliced *sliced = &tables->sliced;
+    double d = (double)dim, multiplicity = (d - 1) * (d + 2) / 2;
+    double *marginal;
+    zonal_status status;
+    *share = 0;
+    ZONAL_TRY(ZONAL_NEW(&marginal, sliced->knots, "the knots"));
+    status = sphere_targets(sliced, dim + 4, marginal);
+    for (int k = 0; status == ZONAL_OK && k < sliced->knots; k++) {
+        double tau = (sliced->knot0 + k * sliced->step) * sliced->row_scale;
+        double j2 = tau * tau / (d * (d + 2)) * marginal[k];
+        *share += tables->weight[k] * multiplicity * j2 * j2 / tables->divisor;
+    }
+    zonal__free(marginal);
+    return status;
+}
+
+/* The value at collapse is a difference from 1: a share of the weights' sum below this has less
+ * than six digits, and nothing should be divided by it. */
+static const double LEAST_COLLAPSE = 1e-10;
+
+static zonal_status check_divisor(const zonal__sliced *sliced, double collapse, double scale) {
+    double sum = 0;
+    for (int k = 0; k < sliced->knots; k++) sum += sliced->weight[k];
+    if (collapse > LEAST_COLLAPSE * sum) return ZONAL_OK;
+    return ZONAL_FAIL(
+        ZONAL_ARGUMENT,
+        "the sliced loss is divided by its value at collapse, which is too near 0 with "
+        "knots up to %g and scale %g; choose a wider range or a larger scale",
+        sliced->knot0 + (sliced->knots - 1) * sliced->step, scale);
+}
+
 zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_sliced_options *options,
                                 double scale, int64_t dim, zonal__sliced_tables *tables) {
     int susreg = discrepancy == ZONAL_SUSREG;
@@ -105,9 +140,10 @@ zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_slice
             tables->weight[k] * (susreg ? 1 - *target * *target : (1 - *target) * (1 - *target));
         bend += tables->weight[k] * t * t * scale / (double)dim;
     }
+    if (options->collapse_normalised) ZONAL_TRY(check_divisor(sliced, collapse, scale));
     tables->divisor = options->collapse_normalised ? collapse : 1;
     tables->slope = susreg ? bend / tables->divisor : 0;
-    return ZONAL_OK;
+    return susreg ? degree2_share(tables, dim, &tables->degree2) : ZONAL_OK;
 }
 
 void zonal__sliced_fini(zonal__sliced_tables *tables) {

@@ -10,7 +10,9 @@ typedef struct zonal__sliced_tables {
     zonal__sliced sliced; /* points at the arrays below */
     double *weight, *target;
     double divisor; /* the expected value at collapse, or 1 */
-    double slope;   /* of the divided statistic in c at c = 1, as psi'(1) is; 0 for SIGReg */
+    /* Of the divided statistic, in the mean over directions; 0 for SIGReg: */
+    double slope;   /* in c at c = 1, as psi'(1) is */
+    double degree2; /* its share of degree 2, as b_2 is */
 } zonal__sliced_tables;
 
 /* scale is SUSReg's s^2 (0: d). Undo with zonal__sliced_fini, also after failure. */

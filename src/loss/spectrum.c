@@ -33,6 +33,14 @@ static void normalise(zonal_kernel *kernel) {
     for (int l = 0; l < kernel->degrees; l++) a[l] /= total;
 }
 
+static zonal_status fail_constant(int64_t d) {
+    return ZONAL_FAIL(
+        ZONAL_ARGUMENT,
+        "the kernel is constant to the last digit in dimension %lld; choose a narrower "
+        "one (smaller t, larger r or scale, weights less far apart)",
+        (long long)d);
+}
+
 /* Heat, band and Poisson: a chain of ratios. The number of degrees follows from the tail: the third
  * derivative is the highest in use, so terms are kept until a_l L_l^3 no longer counts. */
 static zonal_status build_chain(zonal_kernel *kernel) {
@@ -52,11 +60,7 @@ static zonal_status build_chain(zonal_kernel *kernel) {
         long double ratio = weight_ratio(kernel, l + 1) * growth * growth * growth;
         if (ratio < 1 && log_third - log1pl(-ratio) < log_sum - 62) break;
     }
-    if (n < 2)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the kernel is constant to the last digit in dimension %lld; choose a "
-                          "narrower one (smaller t, larger r)",
-                          (long long)d);
+    if (n < 2) return fail_constant(d);
     if (n > MAX_DEGREES)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the kernel is too narrow: its spectrum has more than %d degrees in "
@@ -226,7 +230,7 @@ static zonal_status build_induced(zonal_kernel *kernel) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__spectrum_build(zonal_kernel *kernel) {
+static zonal_status build(zonal_kernel *kernel) {
     switch (kernel->spec.family) {
     case ZONAL_INDUCED:
         return build_induced(kernel);
@@ -237,4 +241,10 @@ zonal_status zonal__spectrum_build(zonal_kernel *kernel) {
     default:
         return build_chain(kernel);
     }
+}
+
+/* The losses divide by 1 - a_0, as a double. */
+zonal_status zonal__spectrum_build(zonal_kernel *kernel) {
+    ZONAL_TRY(build(kernel));
+    return kernel->one_minus_a0 >= DBL_MIN ? ZONAL_OK : fail_constant(kernel->dim);
 }

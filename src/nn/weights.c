@@ -178,15 +178,19 @@ static zonal_status take_entry(const zonal__safetensors *file, const zonal__entr
     return ZONAL_OK;
 }
 
-static zonal_status fill_blocks(const zonal__safetensors *file, const zonal__network_spec *network,
-                                const zonal__graph *graph, blocks *b) {
+static zonal_status make_blocks(const zonal__graph *graph, blocks *b) {
     int64_t largest = 1;
-    ZONAL_TRY(check_all_have_a_place(file, network, graph));
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].count > largest) largest = graph->entries[i].count;
     ZONAL_TRY(ZONAL_NEW(&b->parameters, graph->parameter_size, "the weights of a file"));
     ZONAL_TRY(ZONAL_NEW(&b->statistics, graph->statistic_size, "the statistics of a file"));
-    ZONAL_TRY(ZONAL_NEW(&b->values, largest, "the values of a tensor"));
+    return ZONAL_NEW(&b->values, largest, "the values of a tensor");
+}
+
+static zonal_status fill_blocks(const zonal__safetensors *file, const zonal__network_spec *network,
+                                const zonal__graph *graph, blocks *b) {
+    ZONAL_TRY(check_all_have_a_place(file, network, graph));
+    ZONAL_TRY(make_blocks(graph, b));
     for (int i = 0; i < graph->entry_count; i++) ZONAL_TRY(take_entry(file, &graph->entries[i], b));
     return ZONAL_OK;
 }
@@ -211,10 +215,11 @@ zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *m
     return status;
 }
 
-static zonal_status make_model(const zonal__safetensors *file, const zonal__nn_table *table,
-                               zonal_dtype dtype, zonal__model **model) {
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+                                  zonal_dtype dtype, zonal__model **model) {
     zonal__network_spec network;
     zonal_status status;
+    *model = NULL;
     ZONAL_TRY(zonal__weights_network(file, &network));
     network.dtype = dtype;
     ZONAL_TRY(zonal__model_create(&network, table, model));
@@ -231,8 +236,130 @@ zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table,
     zonal_status status;
     *model = NULL;
     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
-    status = make_model(file, table, dtype, model);
+    status = zonal__weights_model(file, table, dtype, model);
     zonal__safetensors_close(file);
+    return status;
+}
+
+/* ---- a beginning for training ---------------------------------------------------------------- */
+
+/* Tensors that do not fit in one way: how many, and the first names. */
+typedef struct misfits {
+    const char *word;
+    int count;
+    char names[180];
+} misfits;
+
+enum { MISSING, OTHER_SHAPE, NO_PLACE, MISFITS, SHOWN = 3 };
+
+__attribute__((format(printf, 2, 3))) static void add_misfit(misfits *m, const char *format, ...) {
+    size_t used = strlen(m->names);
+    va_list arguments;
+    if (m->count++ > SHOWN) return;
+    used += (size_t)snprintf(m->names + used, sizeof m->names - used, m->count > 1 ? ", " : "");
+    if (used >= sizeof m->names) return;
+    va_start(arguments, format);
+    if (m->count > SHOWN)
+        snprintf(m->names + used, sizeof m->names - used, "...");
+    else
+        vsnprintf(m->names + used, sizeof m->names - used, format, arguments);
+    va_end(arguments);
+}
+
+static void print_shape(int rank, const int64_t *shape, char out[96]) {
+    int used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < rank && used < 90; i++)
+        used += snprintf(out + used, (size_t)(96 - used), "%s%" PRId64, i ? "x" : "", shape[i]);
+}
+
+static int fits(const zonal__safetensor *tensor, const zonal__entry *entry) {
+    return tensor && tensor->rank == entry->rank &&
+           memcmp(tensor->shape, entry->shape, (size_t)entry->rank * sizeof *entry->shape) == 0;
+}
+
+static void compare_entry(const zonal__safetensors *file, const zonal__entry *entry,
+                          misfits found[MISFITS]) {
+    const zonal__safetensor *tensor = zonal__safetensors_find(file, entry->name);
+    char theirs[96], ours[96];
+    if (entry->kind == ZONAL__ENTRY_BATCHES || fits(tensor, entry)) return;
+    if (!tensor) {
+        add_misfit(&found[MISSING], "%s", entry->name);
+        return;
+    }
+    print_shape(tensor->rank, tensor->shape, theirs);
+    print_shape(entry->rank, entry->shape, ours);
+    add_misfit(&found[OTHER_SHAPE], "%s is %s, not %s", entry->name, theirs, ours);
+}
+
+static int is_of_projector(const char *name) {
+    return begins(name, "projector.");
+}
+
+/* Of the backbone, or of the projector alone. */
+static void compare_all(const zonal__safetensors *file, const zonal__graph *graph, int projector,
+                        misfits found[MISFITS]) {
+    for (int i = 0; i < graph->entry_count; i++)
+        if (is_of_projector(graph->entries[i].name) == projector)
+            compare_entry(file, &graph->entries[i], found);
+    for (int64_t i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+        if (!is_left_aside(name, 1) && is_of_projector(name) == projector &&
+            !has_entry(graph, name))
+            add_misfit(&found[NO_PLACE], "%.60s", name);
+    }
+}
+
+static int count_misfits(const misfits found[MISFITS]) {
+    return found[MISSING].count + found[OTHER_SHAPE].count + found[NO_PLACE].count;
+}
+
+static zonal_status refuse_backbone(const zonal__safetensors *file, const misfits found[MISFITS]) {
+    char list[640] = "";
+    for (int i = 0; i < MISFITS; i++) {
+        size_t used = strlen(list);
+        if (found[i].count > 0)
+            snprintf(list + used, sizeof list - used, "%s%d %s (%s)", used ? ", " : "",
+                     found[i].count, found[i].word, found[i].names);
+    }
+    return ZONAL_FAIL(ZONAL_SHAPE, "the weights of %.160s are of another network: %.500s",
+                      file->path, list);
+}
+
+/* Host copies of what the model has, with the file's tensors put over it. */
+static zonal_status fill_over(const zonal__safetensors *file, const zonal__model *model,
+                              zonal__weights_begun *begun, blocks *b) {
+    const zonal__graph *graph = &model->graph;
+    ZONAL_TRY(make_blocks(graph, b));
+    ZONAL_TRY(zonal__model_read(model, b->parameters, b->statistics));
+    for (int i = 0; i < graph->entry_count; i++) {
+        const zonal__entry *entry = &graph->entries[i];
+        if (entry->kind == ZONAL__ENTRY_BATCHES) continue;
+        if (is_of_projector(entry->name) && !begun->projector) continue;
+        ZONAL_TRY(take_entry(file, entry, b));
+        begun->tensors++;
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__weights_begin(const zonal__safetensors *file, zonal__model *model,
+                                  zonal__weights_begun *begun) {
+    misfits backbone[MISFITS] = {
+        {.word = "missing"}, {.word = "of another shape"}, {.word = "without a place"}};
+    misfits projector[MISFITS] = {{0}};
+    blocks b = {0};
+    zonal_status status;
+    *begun = (zonal__weights_begun){0};
+    compare_all(file, &model->graph, 0, backbone);
+    compare_all(file, &model->graph, 1, projector);
+    if (count_misfits(backbone) > 0) return refuse_backbone(file, backbone);
+    for (int64_t i = 0; i < file->count; i++)
+        begun->has_projector |= is_of_projector(file->tensors[i].name);
+    begun->projector = begun->has_projector && count_misfits(projector) == 0;
+    status = fill_over(file, model, begun, &b);
+    if (status == ZONAL_OK) status = zonal__model_write(model, b.parameters, b.statistics);
+    drop_blocks(&b);
+    if (status == ZONAL_OK) say_what_is_left_out(file);
     return status;
 }
 

@@ -33,9 +33,26 @@ zonal_status zonal__weights_network(const zonal__safetensors *file, zonal__netwo
  * values that are not finite, each naming the tensor; the model is then unchanged. */
 zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *model);
 
-/* Both, for a file: *model is NULL on failure. */
+/* Both: *model is NULL on failure. */
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+                                  zonal_dtype dtype, zonal__model **model);
+/* The same for the name of a file. */
 zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table, zonal_dtype dtype,
                                  zonal__model **model);
+
+/* What a training that begins with a file's weights has taken. */
+typedef struct zonal__weights_begun {
+    int64_t tensors;   /* with a place in the model, of whatever part */
+    int has_projector; /* the file has one */
+    int projector;     /* 1: and it was taken; 0: the model keeps the projector it has */
+} zonal__weights_begun;
+
+/* Puts a file's weights into a model that is initialised: the whole backbone, and the projector
+ * where the file has one of the same shape. ZONAL_SHAPE where the backbone does not fit, with a
+ * sentence that lists what is missing, what has another shape and what has no place; otherwise
+ * fails as zonal__weights_load does. The model is then unchanged. */
+zonal_status zonal__weights_begin(const zonal__safetensors *file, zonal__model *model,
+                                  zonal__weights_begun *begun);
 
 /* Copies the backbone's tensors of a file, neither projector, optimiser nor classifier, into a new
  * file: what torchvision's network of that depth loads with strict=True once its fc is an Identity.

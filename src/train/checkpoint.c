@@ -149,19 +149,22 @@ zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
     int count;
     const zonal__safetensors_note notes[] = {{"zonal.step", step},
                                              {"zonal.network", network},
-                                             {"zonal.optimiser", describe_optimiser(t)}};
+                                             {"zonal.optimiser", describe_optimiser(t)},
+                                             {"zonal.configuration", t->options.configuration}};
+    const int64_t note_count = 3 + (t->options.configuration != NULL);
     zonal_status status;
     snprintf(step, sizeof step, "%" PRId64, t->done);
     describe_network(t, network);
     ZONAL_TRY(list_parts(t, prefix, parts, &count));
     status = gather(t, parts, count, &c);
     if (status == ZONAL_OK)
-        status = zonal__safetensors_write(
-            path, &(zonal__safetensors_content){.tensors = c.tensors,
-                                                .count = c.count,
-                                                .notes = notes,
-                                                .note_count = sizeof notes / sizeof notes[0],
-                                                .checksum = 1});
+        status =
+            zonal__safetensors_write(path, &(zonal__safetensors_content){.tensors = c.tensors,
+                                                                         .count = c.count,
+                                                                         .notes = notes,
+                                                                         .note_count = note_count,
+                                                                         .checksum = 1,
+                                                                         .plain = 1});
     zonal__free(c.values);
     zonal__free(c.tensors);
     zonal__free(c.names);
@@ -254,6 +257,22 @@ zonal_status zonal__checkpoint_load(zonal__trainer *t, const char *path) {
     zonal_status status;
     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_SUMMED, &file));
     status = load_from(t, file);
+    zonal__safetensors_close(file);
+    return status;
+}
+
+zonal_status zonal__checkpoint_configuration(const char *path, char **text) {
+    zonal__safetensors *file;
+    const char *note;
+    zonal_status status = ZONAL_OK;
+    *text = NULL;
+    ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_SUMMED, &file));
+    note = zonal__safetensors_note_text(file, "zonal.configuration");
+    if (note) {
+        size_t length = strlen(note) + 1;
+        status = ZONAL_NEW(text, length, "a checkpoint's configuration");
+        if (status == ZONAL_OK) memcpy(*text, note, length);
+    }
     zonal__safetensors_close(file);
     return status;
 }

@@ -3,7 +3,8 @@
  * to step. Parameters and statistics have PyTorch's names and layout ("conv1.weight", ...), so the
  * file loads there too; the optimiser's state lies beside them as "optimiser.exp_avg.conv1.weight"
  * and so on. The metadata says which step comes next ("zonal.step") and for which network and
- * optimiser it was made ("zonal.network", "zonal.optimiser").
+ * optimiser it was made ("zonal.network", "zonal.optimiser"), and holds the configuration that the
+ * trainer was made from ("zonal.configuration"), where it has one.
  *
  * A file appears whole or not at all, and what it replaces stays intact until then. A trainer that
  * has loaded one goes on bit for bit as the one that saved it would have.
@@ -18,5 +19,9 @@ zonal_status zonal__checkpoint_save(zonal__trainer *trainer, const char *path);
 /* ZONAL_FORMAT for a file that is damaged, or was made for another network or optimiser; the
  * trainer is then unchanged. */
 zonal_status zonal__checkpoint_load(zonal__trainer *trainer, const char *path);
+
+/* The configuration that a checkpoint was made with, as the trainer's options had it; *text is NULL
+ * where it has none, else release it with zonal__free. ZONAL_FORMAT for a file that is damaged. */
+zonal_status zonal__checkpoint_configuration(const char *path, char **text);
 
 #endif

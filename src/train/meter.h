@@ -1,6 +1,6 @@
 /*
- * The collapse meter: what the projections of one view of a batch look like, against what uniform
- * points would show.
+ * The monitor of collapse and of the plateau: what the projections of one view of a batch look
+ * like, against what uniform points would show, and how much the views of a sample have in common.
  */
 #ifndef ZONAL_TRAIN_METER_H
 #define ZONAL_TRAIN_METER_H
@@ -11,15 +11,21 @@
 
 typedef struct zonal__meter {
     double mean_cosine;    /* between different samples: 0 for uniform points, 1 at collapse */
-    double effective_rank; /* exp of the entropy of the singular values' shares */
+    double effective_rank; /* as zonal/uniformity.h defines it */
     double expected_rank;  /* its value for uniform points */
-    double p_uniform;      /* of the tests of degree 1 and 2 together; small: clustered */
+    double log10_p; /* of uniformity, by the tests of degree 1 and 2 together; low: clustered */
+    /* (cos+ - cos-)/(1 - cos-), with cos+ the mean cosine between views of one sample and cos- the
+     * one between samples: the share of variance that views have in common. NaN: not known. */
+    double rho;
 } zonal__meter;
 
 /* z [n][d], rows of any length but 0; n >= 2. Linear in n, and cubic in d. ZONAL_NUMERIC for a row
  * that is zero or not finite. */
 zonal_status zonal__meter_read(int64_t n, int64_t d, const float *z, int threads,
                                zonal__meter *meter);
+
+/* Fills rho, from L_inv = K (1 - cos+) of the same step (zonal/loss.h defines K). */
+void zonal__meter_read_alignment(double invariance, double k, zonal__meter *meter);
 
 typedef struct zonal__collapse_limits {
     double cosine; /* a mean cosine above it is collapse to a point */
@@ -29,5 +35,9 @@ typedef struct zonal__collapse_limits {
 /* Which meter says that the projections have collapsed: "mean cosine", "effective rank", or NULL. A
  * meter that is NaN says so. */
 const char *zonal__meter_collapsed(const zonal__meter *meter, const zonal__collapse_limits *limits);
+
+/* 1 on the plateau where uniformity has won and alignment has not begun: samples are spread out,
+ * and views of one sample are as far apart as those of two. */
+int zonal__meter_dispersed(const zonal__meter *meter);
 
 #endif

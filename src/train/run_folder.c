@@ -18,7 +18,7 @@
 #include "core/memory.h"
 #include "train/checkpoint.h"
 
-static const size_t LONGEST_METRICS = (size_t)1 << 31;
+static const size_t LONGEST_METRICS = (size_t)1 << 31, LONGEST_CONFIG = (size_t)1 << 20;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -44,6 +44,21 @@ static int64_t step_of(const char *name) {
     if (sscanf(name, "step-%" SCNd64 ".safetensors", &step) != 1 || step < 0) return -1;
     snprintf(again, sizeof again, "step-%08" PRId64 ".safetensors", step);
     return strcmp(name, again) == 0 ? step : -1;
+}
+
+/* The files of a run that lie in the folder itself. */
+static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt", "data.txt",
+                                        "choices.txt"};
+enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
+
+static int is_own_file(const char *name) {
+    for (int i = 0; i < OWN_FILES; i++)
+        if (strcmp(name, own_files[i]) == 0) return 1;
+    return 0;
+}
+
+static int is_own_checkpoint(const char *name) {
+    return step_of(name) >= 0 || strcmp(name, "best.safetensors") == 0;
 }
 
 /* ---- making and opening ---------------------------------------------------------------------- */
@@ -82,7 +97,7 @@ static zonal_status write_config(const zonal__run_folder *folder, const char *co
     char path[ZONAL__RUN_FOLDER_PATH];
     zonal__file *file;
     ZONAL_TRY(zonal__run_folder_file(folder, "config.toml", path));
-    ZONAL_TRY(zonal__file_create(path, &file));
+    ZONAL_TRY(zonal__file_create_plain(path, &file));
     zonal__file_write(file, config, strlen(config));
     return zonal__file_commit(file);
 }
@@ -100,11 +115,28 @@ static zonal_status furnish(zonal__run_folder *folder, const char *config) {
     ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints", path));
     if (mkdir(path, 0777) != 0) return cannot_make(path, errno);
     ZONAL_TRY(write_config(folder, config));
-    return open_metrics(folder);
+    ZONAL_TRY(open_metrics(folder));
+    return zonal__file_sync_folder(folder->path);
+}
+
+/* The folder that a path lies in: "" for the present one, else with its slash. */
+static void parent_of(const char *path, char out[ZONAL__RUN_FOLDER_PATH]) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    while (length > 0 && path[length - 1] != '/') length--;
+    snprintf(out, ZONAL__RUN_FOLDER_PATH, "%.*s", (int)length, path);
+}
+
+/* A folder whose own name is not on the disk is lost with all that is in it. */
+static zonal_status sync_parent(const char *path) {
+    char parent[ZONAL__RUN_FOLDER_PATH];
+    parent_of(path, parent);
+    return zonal__file_sync_folder(parent[0] ? parent : ".");
 }
 
 static zonal_status furnish_or_close(zonal__run_folder *folder, const char *config) {
     zonal_status status = furnish(folder, config);
+    if (status == ZONAL_OK) status = sync_parent(folder->path);
     if (status != ZONAL_OK) zonal__run_folder_close(folder);
     return status;
 }
@@ -112,13 +144,10 @@ static zonal_status furnish_or_close(zonal__run_folder *folder, const char *conf
 zonal_status zonal__run_folder_check(const char *path) {
     char parent[ZONAL__RUN_FOLDER_PATH];
     struct stat found;
-    size_t length = strlen(path);
     if (lstat(path, &found) == 0) return cannot_make(path, EEXIST);
-    if (length >= sizeof parent) return cannot_make(path, ENAMETOOLONG);
-    while (length > 1 && path[length - 1] == '/') length--;
-    while (length > 0 && path[length - 1] != '/') length--;
-    snprintf(parent, sizeof parent, "%.*s", (int)length, path);
-    return access(length ? parent : ".", W_OK | X_OK) == 0 ? ZONAL_OK : cannot_make(path, errno);
+    if (strlen(path) >= sizeof parent) return cannot_make(path, ENAMETOOLONG);
+    parent_of(path, parent);
+    return access(parent[0] ? parent : ".", W_OK | X_OK) == 0 ? ZONAL_OK : cannot_make(path, errno);
 }
 
 zonal_status zonal__run_folder_create(const char *path, const char *config, int64_t keep,
@@ -131,7 +160,10 @@ zonal_status zonal__run_folder_create(const char *path, const char *config, int6
 zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
                                            int64_t keep, zonal__run_folder *folder) {
     char path[ZONAL__RUN_FOLDER_PATH];
-    if (mkdir(parent, 0777) != 0 && errno != EEXIST) return cannot_make(parent, errno);
+    if (mkdir(parent, 0777) == 0)
+        ZONAL_TRY(sync_parent(parent));
+    else if (errno != EEXIST)
+        return cannot_make(parent, errno);
     for (int n = 1;; n++) {
         if (snprintf(path, sizeof path, "%s/%s-%d", parent, name, n) >= (int)sizeof path)
             return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", path);
@@ -142,36 +174,58 @@ zonal_status zonal__run_folder_create_next(const char *parent, const char *name,
     return furnish_or_close(folder, config);
 }
 
-zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder) {
-    zonal_status status;
-    ZONAL_TRY(set_path(folder, path, keep));
-    status = lock(folder);
-    if (status != ZONAL_OK) zonal__run_folder_close(folder);
-    return status;
+zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **log) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    int descriptor;
+    *log = NULL;
+    ZONAL_TRY(zonal__run_folder_file(folder, "log.txt", path));
+    ZONAL_TRY(zonal__file_open_plain(path, O_WRONLY | O_CREAT | O_APPEND, &descriptor));
+    *log = fdopen(descriptor, "a");
+    if (*log) return ZONAL_OK;
+    close(descriptor);
+    return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(errno));
 }
 
 void zonal__run_folder_close(zonal__run_folder *folder) {
     zonal__jsonl_close(folder->metrics);
     folder->metrics = NULL;
+    zonal__event_log_close(folder->events);
+    folder->events = NULL;
     if (folder->lock >= 0) close(folder->lock);
     folder->lock = -1;
 }
 
 /* ---- going through the checkpoints ----------------------------------------------------------- */
 
+/* The folder itself (part ".") or its checkpoints. The run may be somebody else's, or have been put
+ * together by hand: a link would lead to files that are none of its own. */
+static zonal_status open_part(const zonal__run_folder *folder, const char *part, DIR **dir) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct stat found;
+    int descriptor, error;
+    *dir = NULL;
+    ZONAL_TRY(zonal__run_folder_file(folder, part, path));
+    descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    error = errno;
+    if (descriptor >= 0 && (*dir = fdopendir(descriptor)) != NULL) return ZONAL_OK;
+    if (descriptor >= 0) close(descriptor);
+    if (lstat(path, &found) == 0 && S_ISLNK(found.st_mode))
+        return ZONAL_FAIL(ZONAL_IO,
+                          "%s is a link, which is not followed in a run; put the folder itself "
+                          "there",
+                          path);
+    return ZONAL_FAIL(ZONAL_IO, "%s is no run: cannot open %s: %s", folder->path, path,
+                      strerror(error));
+}
+
 /* Their number, and the least and the largest step. */
 static zonal_status survey(const zonal__run_folder *folder, int64_t *count, int64_t *least,
                            int64_t *most) {
-    char path[ZONAL__RUN_FOLDER_PATH];
     struct dirent *entry;
     DIR *dir;
     *count = 0;
     *least = *most = -1;
-    ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints", path));
-    dir = opendir(path);
-    if (!dir)
-        return ZONAL_FAIL(ZONAL_IO, "%s is no run: cannot open %s: %s", folder->path, path,
-                          strerror(errno));
+    ZONAL_TRY(open_part(folder, "checkpoints", &dir));
     while ((entry = readdir(dir))) {
         int64_t step = step_of(entry->d_name);
         if (step < 0) continue;
@@ -210,18 +264,56 @@ static zonal_status prune(const zonal__run_folder *folder) {
     }
 }
 
-/* The temporaries of core/file.h that a killed process left in a part of the folder. */
-static zonal_status remove_temporaries(const zonal__run_folder *folder, const char *part) {
-    char path[ZONAL__RUN_FOLDER_PATH];
+/* The temporaries (core/file.h) of the run's own files that a killed process left in a part of the
+ * folder. What else lies there is not touched. */
+static zonal_status remove_temporaries(const zonal__run_folder *folder, const char *part,
+                                       int (*is_own)(const char *name)) {
     struct dirent *entry;
     DIR *dir;
-    ZONAL_TRY(zonal__run_folder_file(folder, part, path));
-    dir = opendir(path);
-    if (!dir) return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(errno));
-    while ((entry = readdir(dir)))
-        if (strstr(entry->d_name, ".tmp.")) unlinkat(dirfd(dir), entry->d_name, 0);
+    ZONAL_TRY(open_part(folder, part, &dir));
+    while ((entry = readdir(dir))) {
+        char target[sizeof entry->d_name];
+        size_t length = zonal__file_temporary_of(entry->d_name);
+        snprintf(target, sizeof target, "%.*s", (int)length, entry->d_name);
+        if (length > 0 && is_own(target)) unlinkat(dirfd(dir), entry->d_name, 0);
+    }
     closedir(dir);
     return ZONAL_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Everything in a part of the folder that has the name of a file of ours must be one. */
+static zonal_status inspect(const zonal__run_folder *folder, const char *part,
+                            int (*is_own)(const char *name)) {
+    struct dirent *entry;
+    struct stat found;
+    DIR *dir;
+    zonal_status status = ZONAL_OK;
+    ZONAL_TRY(open_part(folder, part, &dir));
+    while (status == ZONAL_OK && (entry = readdir(dir))) {
+        if (!is_own(entry->d_name) ||
+            fstatat(dirfd(dir), entry->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+            S_ISREG(found.st_mode))
+            continue;
+        status = ZONAL_FAIL(ZONAL_IO,
+                            "%s/%s%s%s is %s, and a run's own files are plain files; nothing was "
+                            "changed: put the file itself there, or remove it",
+                            folder->path, part[0] == '.' ? "" : part, part[0] == '.' ? "" : "/",
+                            entry->d_name, S_ISLNK(found.st_mode) ? "a link" : "not a file");
+    }
+    closedir(dir);
+    return status;
+}
+
+zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder) {
+    zonal_status status;
+    ZONAL_TRY(set_path(folder, path, keep));
+    status = lock(folder);
+    if (status == ZONAL_OK) status = inspect(folder, ".", is_own_file);
+    if (status == ZONAL_OK) status = inspect(folder, "checkpoints", is_own_checkpoint);
+    if (status != ZONAL_OK) zonal__run_folder_close(folder);
+    return status;
 }
 
 /* ---- rewinding ------------------------------------------------------------------------------- */
@@ -265,15 +357,82 @@ static zonal_status take_lines(zonal__run_folder *folder, const char *path) {
 
 zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step) {
     char path[ZONAL__RUN_FOLDER_PATH];
-    ZONAL_TRY(remove_temporaries(folder, "."));
-    ZONAL_TRY(remove_temporaries(folder, "checkpoints"));
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", step));
+    ZONAL_TRY(remove_temporaries(folder, ".", is_own_file));
+    ZONAL_TRY(remove_temporaries(folder, "checkpoints", is_own_checkpoint));
     folder->best = -INFINITY;
     folder->seconds = 0;
     ZONAL_TRY(take_lines(folder, path));
     zonal__jsonl_close(folder->metrics);
     return open_metrics(folder);
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+/* The line of a key in a text of lines; NULL: it has none. */
+static char *find_line(char *text, const char *key) {
+    size_t length = strlen(key);
+    for (char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+        if (strncmp(at, key, length) == 0 && strncmp(at + length, " = ", 3) == 0) return at;
+    return NULL;
+}
+
+static zonal_status write_edited(const char *path, char *text, const char *key, const char *value,
+                                 const char *comment) {
+    char *line = find_line(text, key), *rest = text + strlen(text);
+    zonal__file *file;
+    size_t before = strlen(text);
+    if (line) {
+        before = (size_t)(line - text);
+        rest = line + strcspn(line, "\n");
+        rest += *rest == '\n';
+    }
+    ZONAL_TRY(zonal__file_create_plain(path, &file));
+    zonal__file_write(file, text, before);
+    if (before > 0 && text[before - 1] != '\n') zonal__file_print(file, "\n");
+    zonal__file_print(file, "%s = %s  # %s\n%s", key, value, comment, rest);
+    return zonal__file_commit(file);
+}
+
+zonal_status zonal__run_folder_edit_config(const zonal__run_folder *folder, const char *key,
+                                           const char *value, const char *comment) {
+    char path[ZONAL__RUN_FOLDER_PATH], *text;
+    size_t length;
+    zonal_status status;
+    ZONAL_TRY(zonal__run_folder_file(folder, "config.toml", path));
+    ZONAL_TRY(zonal__file_read(path, LONGEST_CONFIG, &text, &length));
+    status = write_edited(path, text, key, value, comment);
+    zonal__free(text);
+    return status;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+zonal_status zonal__run_folder_write_data(const zonal__run_folder *folder,
+                                          const zonal__data_record *record) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(zonal__run_folder_file(folder, "data.txt", path));
+    return zonal__data_record_write(record, path);
+}
+
+zonal_status zonal__run_folder_check_data(const char *run, const zonal__data_part *parts, int count,
+                                          zonal__data_changes *changes) {
+    zonal__run_folder folder;
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct stat found;
+    zonal__data_record *before, *now = NULL;
+    zonal_status status;
+    *changes = (zonal__data_changes){0};
+    ZONAL_TRY(set_path(&folder, run, 1));
+    ZONAL_TRY(zonal__run_folder_file(&folder, "data.txt", path));
+    if (lstat(path, &found) != 0 && errno == ENOENT) return ZONAL_OK;
+    ZONAL_TRY(zonal__data_record_read(path, &before));
+    status = zonal__data_record_make(parts, count, zonal__data_record_one_in(before), &now);
+    if (status == ZONAL_OK) zonal__data_record_compare(before, now, changes);
+    zonal__data_record_destroy(before);
+    zonal__data_record_destroy(now);
+    return status;
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -307,6 +466,7 @@ zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__
     zonal__json_key_double(&json, "gradient_norm", metrics->gradient_norm);
     zonal__json_key_double(&json, "images_per_second", line->images_per_second);
     zonal__json_key_double(&json, "seconds", line->seconds);
+    zonal__event_log_step(folder->events, line);
     return end_line(folder, &json);
 }
 
@@ -316,7 +476,9 @@ zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step
     begin_line(&json, "meter", step);
     zonal__json_key_double(&json, "mean_cosine", meter->mean_cosine);
     zonal__json_key_double(&json, "effective_rank", meter->effective_rank);
-    zonal__json_key_double(&json, "p_uniform", meter->p_uniform);
+    zonal__json_key_double(&json, "log10_p", meter->log10_p);
+    zonal__json_key_double(&json, "rho", meter->rho);
+    zonal__event_log_meter(folder->events, step, meter);
     return end_line(folder, &json);
 }
 
@@ -335,6 +497,7 @@ zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
     } else {
         zonal__json_key_double(&json, "accuracy", result->accuracy);
     }
+    zonal__event_log_eval(folder->events, step, result);
     return end_line(folder, &json);
 }
 
@@ -359,6 +522,7 @@ zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *t
     int best = score > folder->best;
     ZONAL_TRY(add_checkpoint(folder, step, score, best));
     ZONAL_TRY(zonal__jsonl_sync(folder->metrics));
+    zonal__event_log_sync(folder->events);
     if (best) {
         ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints/best.safetensors", path));
         ZONAL_TRY(zonal__checkpoint_save(trainer, path));

@@ -6,6 +6,8 @@
  *     log.txt                                  what was printed
  *     checkpoints/step-00001234.safetensors    the last few
  *     checkpoints/best.safetensors             the one with the highest score
+ *     events/                                  the same as metrics.jsonl, for TensorBoard
+ *     data.txt                                 which images it is trained on (data_record.h)
  *     choices.txt                              CUDA: the algorithms that were measured best
  *     eval/NAME.json                           later evaluations
  *
@@ -23,12 +25,16 @@
  *     ZONAL_TRY(zonal__checkpoint_load(trainer, path));
  *     ZONAL_TRY(zonal__run_folder_rewind(&folder, zonal__trainer_steps_done(trainer)));
  *
+ * A folder is trusted in nothing: it may be somebody else's, or have been edited by hand. A link in
+ * the place of one of the files above, or of the folder of checkpoints, is refused; of other files
+ * in it only the temporaries of those above are removed. The path of the run itself may be a link.
+ *
  * The lines of metrics.jsonl, by "kind"; "step" is always the number of steps done, and lines come
  * in its order:
  *
  *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
  *                  seconds (of training so far)
- *     meter        mean_cosine, effective_rank, p_uniform
+ *     meter        mean_cosine, effective_rank, log10_p, rho
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
  *     checkpoint   score, best (whether it is the highest so far)
  *
@@ -38,7 +44,11 @@
 #ifndef ZONAL_TRAIN_RUN_FOLDER_H
 #define ZONAL_TRAIN_RUN_FOLDER_H
 
+#include <stdio.h>
+
 #include "core/jsonl.h"
+#include "train/data_record.h"
+#include "train/event_log.h"
 #include "train/meter.h"
 #include "train/online.h"
 #include "train/trainer.h"
@@ -50,8 +60,9 @@ typedef struct zonal__run_folder {
     int lock; /* descriptor of the folder, locked: two processes must not train one run */
     int64_t keep;
     zonal__jsonl *metrics;
-    double best;    /* the highest score so far; -INFINITY: none */
-    double seconds; /* of training, up to the step it was rewound to */
+    zonal__event_log *events; /* NULL: none; whoever wants curves opens it, close closes it */
+    double best;              /* the highest score so far; -INFINITY: none */
+    double seconds;           /* of training, up to the step it was rewound to */
 } zonal__run_folder;
 
 /* Whether a folder could be made here, for asking before the work that would be lost. */
@@ -65,8 +76,17 @@ zonal_status zonal__run_folder_create(const char *path, const char *config, int6
 zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
                                            int64_t keep, zonal__run_folder *folder);
 
+/* ZONAL_IO, and nothing is changed, where one of its files is none; as for create. */
 zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder);
 void zonal__run_folder_close(zonal__run_folder *folder);
+
+/* Opens log.txt for appending; *log is NULL on failure. */
+zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **log);
+
+/* Puts a line "KEY = VALUE  # COMMENT" in the place of the one that config.toml has for this key,
+ * or at its end. The file changes whole or not at all. */
+zonal_status zonal__run_folder_edit_config(const zonal__run_folder *folder, const char *key,
+                                           const char *value, const char *comment);
 
 /* The path of a file in the folder: "log.txt". */
 zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
@@ -79,6 +99,19 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
 /* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
  * writing, cuts metrics.jsonl after the step, and fills "best" and "seconds" from what is left. */
 zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step);
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Keeps what the run is trained on in its data.txt. */
+zonal_status zonal__run_folder_write_data(const zonal__run_folder *folder,
+                                          const zonal__data_record *record);
+
+/* Compares images, which the caller has opened, with the data.txt of a run; "run" is its path, and
+ * nothing is locked or changed. A run without a data.txt, of an earlier version, is unchanged;
+ * changes->recorded is then 0. ZONAL_IO for images that cannot be read, ZONAL_FORMAT for a data.txt
+ * that is none. */
+zonal_status zonal__run_folder_check_data(const char *run, const zonal__data_part *parts, int count,
+                                          zonal__data_changes *changes);
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 

@@ -54,6 +54,7 @@ typedef struct zonal__trainer_options {
     int fixed_views;     /* 1: for benchmarks: no source and no views of it, but random numbers,
                           * drawn once, in every step */
     int threads;         /* host; 0: all there are */
+    const char *configuration; /* what all this was made from, kept in checkpoints; may be NULL */
 } zonal__trainer_options;
 
 typedef struct zonal__metrics {
@@ -64,7 +65,8 @@ typedef struct zonal__metrics {
 
 typedef struct zonal__trainer zonal__trainer;
 
-/* *trainer is NULL on failure. The source and the laws of views must outlive it. ZONAL_MEMORY says
+/* *trainer is NULL on failure. The source, the laws of views and the
+ * configuration must outlive it. ZONAL_MEMORY says
  * what was to be taken, and which option takes less. */
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **trainer);
 void zonal__trainer_destroy(zonal__trainer *trainer); /* accepts NULL */

@@ -49,3 +49,10 @@ double zonal__participation(int64_t d, const double *eigenvalues) {
 double zonal__participation_expected(int64_t n, int64_t d) {
     return 1 / (1 / (double)d + (1 - 1 / (double)d) / (double)n);
 }
+
+zonal_collapse zonal__collapse(double mean_cosine, double rank, double expected_rank,
+                               double cosine_limit, double rank_limit) {
+    if (!(mean_cosine <= cosine_limit)) return ZONAL_COLLAPSE_TO_POINT;
+    if (!(rank >= rank_limit * expected_rank)) return ZONAL_COLLAPSE_TO_DIRECTIONS;
+    return ZONAL_COLLAPSE_NONE;
+}

@@ -1,13 +1,16 @@
 /*
- * Collapse meters, with the values uniform points would show.
+ * Effective rank and collapse, with the values uniform points would show: the one definition of
+ * both, which zonal/uniformity.h explains.
  */
 #ifndef ZONAL_UNIFORMITY_METERS_H
 #define ZONAL_UNIFORMITY_METERS_H
 
 #include <stdint.h>
 
-/* RankMe (Garrido et al. 2023): exp of the entropy of p_k = s_k / sum s, s_k = sqrt of the
- * eigenvalues of the second moment. Negative eigenvalues (rounding) count as 0. */
+#include "zonal/uniformity.h"
+
+/* exp of the entropy of p_k = s_k / sum s, s_k = sqrt of the eigenvalues of the second moment: up
+ * to a factor the singular values of the rows. Negative eigenvalues (rounding) count as 0. */
 double zonal__effective_rank(int64_t d, const double *eigenvalues);
 
 /* Its value for n uniform points in d dimensions, from the Marchenko-Pastur law of the eigenvalues:
@@ -18,5 +21,10 @@ double zonal__effective_rank_expected(int64_t n, int64_t d);
 double zonal__participation(int64_t d, const double *eigenvalues);
 /* n uniform points: 1/E[tr M^2], E[tr M^2] = 1/d + (1 - 1/d)/n. */
 double zonal__participation_expected(int64_t n, int64_t d);
+
+/* Whether points with these numbers have collapsed, by limits on the mean cosine and on the share
+ * of the expected rank. A number that is NaN says so. */
+zonal_collapse zonal__collapse(double mean_cosine, double rank, double expected_rank,
+                               double cosine_limit, double rank_limit);
 
 #endif

@@ -87,8 +87,13 @@ static zonal_status fill_meters(const session *s, zonal_uniformity_report *repor
     for (int64_t k = 0; k < d; k++) mean += moments[k] * moments[k];
     report->mean_resultant = sqrt(mean);
     report->mean_resultant_expected = 1 / sqrt((double)n);
+    /* |sum x|^2 = n + n (n - 1) times the mean cosine. */
+    report->mean_cosine = ((double)n * mean - 1) / (double)(n - 1);
     report->effective_rank = zonal__effective_rank(d, eigenvalues);
     report->effective_rank_expected = zonal__effective_rank_expected(n, d);
+    report->collapse = zonal__collapse(report->mean_cosine, report->effective_rank,
+                                       report->effective_rank_expected, ZONAL_COLLAPSE_COSINE,
+                                       ZONAL_COLLAPSE_RANK);
     report->directions = zonal__participation(d, eigenvalues);
     report->directions_expected = zonal__participation_expected(n, d);
     report->nearest_angle = report->nearest_angle_expected = NAN;
@@ -168,13 +173,16 @@ static zonal_status run(session *s, const zonal__problem *problem, const void *x
 
 zonal_status zonal_uniformity_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
                                   const void *x, zonal_uniformity_report *report) {
-    zonal__problem problem = {.rows = n,
-                              .dim = d,
-                              .precision = options->precision,
-                              .unit_rows = options->unit_rows,
-                              .threads = zonal__backend_threads(options->threads)};
+    zonal__problem problem = {.rows = n, .dim = d};
     session s = {.options = options};
+    ZONAL_NEED(report, "report");
+    *report = (zonal_uniformity_report){0};
+    ZONAL_NEED(options, "options");
+    ZONAL_NEED(x, "x");
     *report = (zonal_uniformity_report){.n = n, .d = d};
+    problem.precision = options->precision;
+    problem.unit_rows = options->unit_rows;
+    problem.threads = zonal__backend_threads(options->threads);
     zonal_status status = check(options, n, d);
     if (status == ZONAL_OK) status = run(&s, &problem, x, report);
     zonal__battery_fini(&s.battery);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/text.h"
+
 static const double DEGREES_PER_RADIAN = 57.29577951308232;
 
 /* "5,000" */
@@ -16,11 +18,14 @@ static void with_commas(int64_t n, char out[32]) {
     out[at] = '\0';
 }
 
+/* "p = 0.0034", "p < 1e-300" */
 static void p_text(double log10_p, char out[32]) {
-    if (log10_p > -4)
-        snprintf(out, 32, "%.2g", pow(10, log10_p));
+    char p[ZONAL__P_TEXT];
+    zonal__text_p(log10_p, p);
+    if (p[0] == '<')
+        snprintf(out, 32, "p < %s", p + 1);
     else
-        snprintf(out, 32, "1e%.0f", floor(log10_p));
+        snprintf(out, 32, "p = %s", p);
 }
 
 static const char *degree_meaning(int l) {
@@ -44,6 +49,54 @@ static int strongest_degree(const zonal_uniformity_report *report) {
     return best;
 }
 
+/* The angle around the mean direction, in degrees: its cosine is the mean projection on it. */
+static double cone_angle(const zonal_uniformity_report *report) {
+    double resultant = report->mean_resultant;
+    return acos(resultant < 1 ? resultant : 1) * DEGREES_PER_RADIAN;
+}
+
+/* Returns 0, and writes nothing, where the points have not collapsed. */
+static int say_collapse(const char *n, zonal_uniformity_report *report) {
+    char *out = report->verdict;
+    const size_t size = sizeof report->verdict;
+    if (report->collapse == ZONAL_COLLAPSE_NONE) return 0;
+    if (report->collapse == ZONAL_COLLAPSE_TO_DIRECTIONS)
+        snprintf(out, size,
+                 "Collapsed to about %.0f directions of %lld (effective rank %.1f; uniform points "
+                 "would show %.1f).",
+                 report->effective_rank, (long long)report->d, report->effective_rank,
+                 report->effective_rank_expected);
+    else if (report->mean_resultant > 1 - 1e-6)
+        snprintf(out, size,
+                 "Collapsed to a point: all %s points are the same direction to 6 digits.", n);
+    else
+        snprintf(out, size,
+                 "Collapsed almost to a point: the points lie about %.0f degrees around one "
+                 "direction (mean cosine %.3f; uniform points would show 0).",
+                 cone_angle(report), report->mean_cosine);
+    return 1;
+}
+
+/* The same for points that are far from uniform in a way that has a name. */
+static int say_shape(zonal_uniformity_report *report) {
+    char *out = report->verdict;
+    const size_t size = sizeof report->verdict;
+    if (report->mean_resultant > 0.5)
+        snprintf(out, size,
+                 "Not uniform: a cone. The points lie about %.0f degrees around one direction "
+                 "(mean resultant length %.3f; uniform points would show %.3f).",
+                 cone_angle(report), report->mean_resultant, report->mean_resultant_expected);
+    else if (report->effective_rank < 0.5 * report->effective_rank_expected)
+        snprintf(out, size,
+                 "Not uniform: the points fill about %.0f directions of %lld (effective rank %.1f; "
+                 "uniform points would show %.1f).",
+                 report->effective_rank, (long long)report->d, report->effective_rank,
+                 report->effective_rank_expected);
+    else
+        return 0;
+    return 1;
+}
+
 void zonal__verdict(double level, zonal_uniformity_report *report) {
     const zonal_uniformity_test *upper = NULL, *lower = NULL;
     double upper_log10 = 0, lower_log10 = 0; /* of the smallest p-values on either side */
@@ -63,29 +116,16 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
     }
     double share = counted ? level / counted : 0; /* Bonferroni: the tests look at one batch */
     int rejected = upper && upper_log10 < log10(share);
-    double resultant = report->mean_resultant;
-    if (rejected && resultant > 1 - 1e-6) {
-        snprintf(report->verdict, sizeof report->verdict,
-                 "Collapsed to a point: all %s points are the same direction to 6 digits.", n);
-    } else if (rejected && resultant > 0.5) {
-        /* cos of the angle that holds the mean projection on the mean direction */
-        snprintf(report->verdict, sizeof report->verdict,
-                 "Collapsed into a cone: the points lie about %.0f degrees around one direction "
-                 "(mean resultant length %.3f; uniform points would show %.3f).",
-                 acos(resultant) * DEGREES_PER_RADIAN, resultant, report->mean_resultant_expected);
-    } else if (rejected && report->directions < 0.5 * report->directions_expected) {
-        snprintf(report->verdict, sizeof report->verdict,
-                 "Collapsed to about %.0f directions of %lld (uniform points would fill %.0f).",
-                 report->directions, (long long)report->d, report->directions_expected);
-    } else if (rejected) {
+    if (say_collapse(n, report) || (rejected && say_shape(report))) return;
+    if (rejected) {
         p_text(upper_log10, p);
         snprintf(report->verdict, sizeof report->verdict,
-                 "Not uniform: %s says p = %s. Degree %d stands out: %s.", upper->name, p,
+                 "Not uniform: %s says %s. Degree %d stands out: %s.", upper->name, p,
                  strongest_degree(report), degree_meaning(strongest_degree(report)));
     } else if (lower && lower_log10 < log10(share)) {
         p_text(lower_log10, p);
         snprintf(report->verdict, sizeof report->verdict,
-                 "More even than independent uniform points would be (%s: p = %s on the lower "
+                 "More even than independent uniform points would be (%s: %s on the lower "
                  "side): the points repel each other, as training for uniformity makes them.",
                  lower->name, p);
     } else {

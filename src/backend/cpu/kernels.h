@@ -81,6 +81,7 @@ typedef struct zonal__cpu_kernels {
     const char *name; /* "avx512", "avx2", "plain" */
     size_t size;      /* of REAL */
     int vector_bytes; /* 64, 32, 16 */
+    int gemm_cols;    /* columns of a panel */
 
     /* Rows of d numbers. */
     zonal__cpu_norm (*norm)(int64_t d, const void *z);
@@ -120,6 +121,14 @@ typedef struct zonal__cpu_kernels {
     /* C = op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, beta 0 or 1. */
     void (*gemm)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, const void *a,
                  int64_t lda, const void *b, int64_t ldb, int beta, void *c, int64_t ldc);
+    /* The same in two steps, for a B that meets many A. Panel after panel [k][gemm_cols], the last
+     * one filled up with zeros: "cols" columns of B, whose element (p, j) is b[p down + j across],
+     * become a panel ... */
+    void (*gemm_pack)(int64_t k, int64_t cols, const void *b, int64_t down, int64_t across,
+                      void *panel);
+    /* ... and C = A B + beta C for n columns in panels; a[i down + p across] is element (i, p). */
+    void (*gemm_panels)(int64_t m, int64_t n, int64_t k, const void *a, int64_t down,
+                        int64_t across, const void *panels, int beta, void *c, int64_t ldc);
 } zonal__cpu_kernels;
 
 /* The best table this processor can run; NULL for a precision other than double and fp32. */

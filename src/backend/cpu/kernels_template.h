@@ -70,6 +70,7 @@ static const zonal__cpu_kernels NAME(table) = {
     .name = TITLE,
     .vector_bytes = VECTOR,
     .size = sizeof(REAL),
+    .gemm_cols = 2 * VECTOR / sizeof(REAL),
     .norm = NAME(norm),
     .accumulate = NAME(accumulate),
     .centre = NAME(centre),
@@ -85,6 +86,8 @@ static const zonal__cpu_kernels NAME(table) = {
     .slice_sums = NAME(slice_sums),
     .slice_slopes = NAME(slice_slopes),
     .gemm = NAME(gemm),
+    .gemm_pack = NAME(gemm_pack),
+    .gemm_panels = NAME(gemm_panels),
 };
 
 #undef LANES

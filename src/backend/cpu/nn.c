@@ -5,10 +5,6 @@
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 static const zonal__cpu_family *const families[] = {
     [ZONAL__LAYER_CONVOLUTION] = &zonal__layers_product,
     [ZONAL__LAYER_LINEAR] = &zonal__layers_product,
@@ -78,19 +74,8 @@ static zonal_status run_layer(zonal__work *work, const void *x, double *value, v
     return family->forward(work->layer, work->arrays, work->training);
 }
 
-/* oneDNN starts threads of its own unless it is called inside a parallel region or told not to. A
- * run with one thread is no parallel region. */
 static zonal_status run(zonal__work *work) {
-    zonal_status status;
-#ifdef _OPENMP
-    int threads = omp_get_max_threads();
-    omp_set_num_threads(1);
-#endif
-    status = zonal__cpu_run(work->layer->threads, run_layer, work, NULL, NULL, NULL, 0);
-#ifdef _OPENMP
-    omp_set_num_threads(threads);
-#endif
-    return status;
+    return zonal__cpu_run(work->layer->threads, run_layer, work, NULL, NULL, NULL, 0);
 }
 
 static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arrays, int training) {

@@ -157,18 +157,7 @@ static void add_block(const gradient_run *run, const gradient_turn *turn, int64_
     int64_t channels = layer->base.out_channels;
     int bf16 = zonal__is_bf16(&layer->base);
     float *patches = scratch->patches, *widened = scratch->gradient;
-    zonal__cpu_product product = {.transpose_a = 1,
-                                  .m = turn->cols,
-                                  .n = turn->width,
-                                  .k = count,
-                                  .a =
-                                      (const float *)run->arrays->dy + row * channels + turn->first,
-                                  .lda = channels,
-                                  .b = patches,
-                                  .ldb = turn->width,
-                                  .beta = 1,
-                                  .c = scratch->result,
-                                  .ldc = zonal__amx_round_up(turn->width)};
+    const float *dy = (const float *)run->arrays->dy + row * channels + turn->first;
     for (int64_t m = 0; m < count; m++)
         zonal__patch_gather(&layer->forward, layer->forward.grid, run->arrays->x,
                             bf16 ? ZONAL__WIDEN_BF16 : ZONAL__COPY_FP32, row + m, turn->d0,
@@ -178,10 +167,11 @@ static void add_block(const gradient_run *run, const gradient_turn *turn, int64_
             for (int64_t k = 0; k < turn->cols; k++)
                 widened[m * turn->cols + k] =
                     zonal__load(run->arrays->dy, (row + m) * channels + turn->first + k, 1);
-        product.a = widened;
-        product.lda = turn->cols;
+        dy = widened;
+        channels = turn->cols;
     }
-    zonal__product_multiply(layer, &product);
+    layer->kernels->gemm(1, 0, turn->cols, turn->width, count, dy, channels, patches, turn->width,
+                         1, scratch->result, zonal__amx_round_up(turn->width));
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */

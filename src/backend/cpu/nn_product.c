@@ -3,9 +3,14 @@
  * patches (nn_patches.h) and weights. A turn gathers the patches of a block of pixels, small enough
  * for the cache, multiplies them by the weights and writes the pixels of the target.
  *
- * In fp32 a patch and the weights are floats and the product is oneDNN's or BLAS's. In bf16 they
- * stay bf16 and go through the tiles of AMX where the processor has them; elsewhere they are
- * widened and treated like floats. Sums are in fp32.
+ * In fp32 a patch and the weights are floats and the product is that of kernels.h, whose second
+ * factor, the weights, is packed once for all turns. In bf16 they stay bf16 and go through the
+ * tiles of AMX where the processor has them; elsewhere they are widened and treated like floats.
+ * Sums are in fp32.
+ *
+ * No library's product is used: oneDNN's, which packs the weights in every turn, makes a step of a
+ * ResNet-18 some percent slower (results/training-cpu.md), and while it lasts oneDNN 2.6 keeps the
+ * stack pointer in a block of the heap, where a signal that arrives overwrites what lies below.
  */
 #include "backend/cpu/nn_product.h"
 
@@ -14,28 +19,22 @@
 #include "backend/backend.h"
 #include "backend/cpu/clones.h"
 #include "backend/cpu/nn_amx.h"
-#include "backend/cpu/nn_onednn.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 
-enum { PATCHES = 1 << 18, MOST_ROWS = 256, PACK_ROWS = 64 }; /* elements gathered at a time */
+enum { PATCHES = 1 << 18, MOST_ROWS = 256 }; /* elements gathered at a time */
 
 static _Atomic int way_limit = ZONAL__WAY_AMX;
 
 static zonal__product_way way_of(int bf16) {
     int limit = atomic_load(&way_limit);
     if (bf16 && limit >= ZONAL__WAY_AMX && zonal__amx_usable()) return ZONAL__WAY_AMX;
-    return zonal__onednn_built && limit >= ZONAL__WAY_ONEDNN ? ZONAL__WAY_ONEDNN : ZONAL__WAY_PLAIN;
+    return ZONAL__WAY_PLAIN;
 }
 
 zonal__product_way zonal__product_limit(zonal__product_way way) {
     atomic_store(&way_limit, way);
     return way_of(1);
-}
-
-void zonal__product_multiply(const zonal__product_layer *layer, const zonal__cpu_product *product) {
-    if (layer->way == ZONAL__WAY_ONEDNN && zonal__onednn_multiply(product)) return;
-    zonal__cpu_multiply(layer->kernels, product);
 }
 
 /* ---- one direction --------------------------------------------------------------------------- */
@@ -101,52 +100,58 @@ ZONAL__CLONES static void pack_line(int64_t count, const uint16_t *restrict from
         for (int64_t j = 0; j < count; j++) out[2 * j] = from[j * step];
 }
 
-/* One panel for the tiles. */
+/* The panel's columns of one patch position, source channels p to p + channels - 1, for the tiles.
+ */
+static void pack_for_tiles(const product_run *run, const uint16_t *from, int64_t count, int64_t p,
+                           uint16_t *out) {
+    int64_t row_step = run->back ? output_step(run) : 1, step = run->back ? 1 : output_step(run);
+    for (int64_t c = 0; c < run->patches->source_channels; c++, p++)
+        pack_line(count, from + c * row_step, step, out + p / 2 * (2 * ZONAL__AMX_SIDE) + p % 2);
+}
+
+/* The same for the product of floats; what is bf16 is widened. */
+static void pack_floats(const product_run *run, int64_t at, int64_t count, float *out) {
+    const zonal__cpu_kernels *kernels = run->layer->kernels;
+    int64_t row_step = run->back ? output_step(run) : 1, step = run->back ? 1 : output_step(run);
+    int64_t channels = run->patches->source_channels;
+    if (!zonal__is_bf16(&run->layer->base)) {
+        kernels->gemm_pack(channels, count, (const float *)run->weight + at, row_step, step, out);
+        return;
+    }
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t j = 0; j < kernels->gemm_cols; j++)
+            *out++ = j < count ? zonal__load(run->weight, at + c * row_step + j * step, 1) : 0;
+}
+
+static int64_t panel_cols(const zonal__product_layer *layer) {
+    return layer->way == ZONAL__WAY_AMX ? ZONAL__AMX_SIDE : layer->kernels->gemm_cols;
+}
+
+/* Rows of a panel. */
+static int64_t panel_depth(const zonal__product_layer *layer, int64_t depth) {
+    return layer->way == ZONAL__WAY_AMX ? zonal__amx_round_up(depth) : depth;
+}
+
 static void pack_panel(void *context, int64_t panel, int thread) {
     const product_run *run = context;
-    int64_t depth = zonal__amx_round_up(run->depth), first = panel * ZONAL__AMX_SIDE, p = 0;
-    int64_t count = zonal__least(run->patches->target_channels - first, ZONAL__AMX_SIDE);
+    int64_t depth = panel_depth(run->layer, run->depth), cols = panel_cols(run->layer);
+    int64_t first = panel * cols, count = zonal__least(run->patches->target_channels - first, cols);
     int64_t positions = (int64_t)run->grid->rows * run->grid->cols;
-    int64_t row_step = run->back ? output_step(run) : 1, step = run->back ? 1 : output_step(run);
-    uint16_t *out = (uint16_t *)run->layer->packed + first * depth;
+    int64_t channels = run->patches->source_channels, step = run->back ? 1 : output_step(run);
+    uint16_t *tiles = (uint16_t *)run->layer->packed + first * depth;
+    float *floats = (float *)run->layer->packed + first * depth;
+    int by_tiles = run->layer->way == ZONAL__WAY_AMX;
     (void)thread;
-    if (count < ZONAL__AMX_SIDE || run->depth < depth)
-        memset(out, 0, (size_t)(depth * ZONAL__AMX_SIDE) * sizeof *out);
+    if (by_tiles && (count < cols || run->depth < depth))
+        memset(tiles, 0, (size_t)(depth * cols) * sizeof *tiles);
     for (int64_t position = 0; position < positions; position++) {
-        const uint16_t *from =
-            (const uint16_t *)run->weight + weight_at(run, position) + first * step;
-        for (int64_t c = 0; c < run->patches->source_channels; c++, p++)
-            pack_line(count, from + c * row_step, step,
-                      out + p / 2 * (2 * ZONAL__AMX_SIDE) + p % 2);
+        int64_t at = weight_at(run, position) + first * step;
+        if (by_tiles)
+            pack_for_tiles(run, (const uint16_t *)run->weight + at, count, position * channels,
+                           tiles);
+        else
+            pack_floats(run, at, count, floats + position * channels * cols);
     }
-}
-
-/* Rows of the weights as floats: back [depth][columns], forward [columns][depth] as they come. */
-static void pack_rows(void *context, int64_t turn, int thread) {
-    const product_run *run = context;
-    int64_t channels = run->patches->source_channels, columns = run->patches->target_channels;
-    int64_t rows = run->back ? run->depth : columns, length = run->back ? columns : run->depth;
-    int bf16 = zonal__is_bf16(&run->layer->base);
-    (void)thread;
-    for (int64_t p = turn * PACK_ROWS; p < rows && p < (turn + 1) * PACK_ROWS; p++) {
-        int64_t at = p * length;
-        if (run->back) at = weight_at(run, p / channels) + p % channels * output_step(run);
-        float *out = (float *)run->layer->packed + p * length;
-        for (int64_t j = 0; j < length; j++) out[j] = zonal__load(run->weight, at + j, bf16);
-    }
-}
-
-static int needs_packing(const zonal__product_layer *layer, int back) {
-    return back || zonal__is_bf16(&layer->base);
-}
-
-static void pack(product_run *run) {
-    int64_t rows = run->back ? run->depth : run->patches->target_channels;
-    if (run->layer->way == ZONAL__WAY_AMX)
-        zonal__cpu_parallel(zonal__ceil_div(run->patches->target_channels, ZONAL__AMX_SIDE),
-                            pack_panel, run);
-    else if (needs_packing(run->layer, run->back))
-        zonal__cpu_parallel(zonal__ceil_div(rows, PACK_ROWS), pack_rows, run);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -177,25 +182,14 @@ static int gathered_already(const product_run *run) {
 static void multiply(const product_run *run, const void *patches, int64_t rows, int64_t first,
                      int64_t count, float *result, int64_t ld) {
     const zonal__product_layer *layer = run->layer;
-    if (layer->way == ZONAL__WAY_AMX) {
-        int64_t depth = zonal__amx_round_up(run->depth);
+    int64_t depth = panel_depth(layer, run->depth);
+    if (layer->way == ZONAL__WAY_AMX)
         zonal__amx_multiply(zonal__amx_round_up(rows), zonal__amx_round_up(count), depth, patches,
                             run->width, (const uint16_t *)layer->packed + first * depth, 0, result,
                             ld);
-        return;
-    }
-    const float *weight = needs_packing(layer, run->back) ? layer->packed : run->weight;
-    zonal__cpu_product product = {.transpose_b = !run->back,
-                                  .m = rows,
-                                  .n = count,
-                                  .k = run->depth,
-                                  .a = patches,
-                                  .lda = run->depth,
-                                  .b = weight + (run->back ? first : first * run->depth),
-                                  .ldb = run->back ? run->patches->target_channels : run->depth,
-                                  .c = result,
-                                  .ldc = ld};
-    zonal__product_multiply(layer, &product);
+    else
+        layer->kernels->gemm_panels(rows, count, depth, patches, run->width, 1,
+                                    (const float *)layer->packed + first * depth, 0, result, ld);
 }
 
 ZONAL__CLONES static void store_row(int64_t n, const float *result, const float *bias, int bf16,
@@ -260,7 +254,8 @@ static void run_direction(const zonal__product_layer *layer, int back, const voi
             zonal__cpu_parallel(zonal__ceil_div(run.pixels, MOST_ROWS), clear_turn, &run);
             continue;
         }
-        pack(&run);
+        zonal__cpu_parallel(zonal__ceil_div(patches->target_channels, panel_cols(layer)),
+                            pack_panel, &run);
         zonal__cpu_parallel(zonal__ceil_div(run.pixels, run.rows) * run.col_blocks, product_turn,
                             &run);
     }
@@ -299,9 +294,8 @@ static void measure_direction(const zonal__product_layer *layer, const zonal__pa
         if (zonal__is_bf16(&layer->base) || patches->step != 1)
             bytes->result =
                 larger(bytes->result, (size_t)(run.rows * zonal__amx_round_up(run.cols)) * 4);
-        if (needs_packing(layer, back))
-            *packed = larger(*packed,
-                             (size_t)zonal__amx_round_up(patches->target_channels) * depth * size);
+        *packed =
+            larger(*packed, (size_t)zonal__amx_round_up(patches->target_channels) * depth * size);
     }
 }
 

@@ -5,7 +5,7 @@
 #ifndef ZONAL_BACKEND_CPU_NN_PRODUCT_H
 #define ZONAL_BACKEND_CPU_NN_PRODUCT_H
 
-#include "backend/cpu/blas.h"
+#include "backend/cpu/kernels.h"
 #include "backend/cpu/nn_layer.h"
 #include "backend/cpu/nn_patches.h"
 
@@ -15,9 +15,8 @@ enum { ZONAL__PRODUCT_TURNS = 16 };
 
 /* How the products are computed. */
 typedef enum zonal__product_way {
-    ZONAL__WAY_PLAIN,  /* fp32 by blas.h; bf16 is widened */
-    ZONAL__WAY_ONEDNN, /* fp32 by oneDNN; bf16 is widened */
-    ZONAL__WAY_AMX     /* bf16 by tiles */
+    ZONAL__WAY_PLAIN, /* fp32 by kernels.h; bf16 is widened */
+    ZONAL__WAY_AMX    /* bf16 by tiles */
 } zonal__product_way;
 
 /* How the gradient of the weights is cut into turns: (part of the pixels, group of patch lines,
@@ -61,9 +60,6 @@ static inline int64_t zonal__most(int64_t a, int64_t b) {
 static inline int64_t zonal__ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
-
-/* fp32: the product, by oneDNN or BLAS. */
-void zonal__product_multiply(const zonal__product_layer *layer, const zonal__cpu_product *product);
 
 zonal_status zonal__gradient_prepare(zonal__product_layer *layer, zonal__product_bytes *bytes);
 void zonal__gradient_run(zonal__product_layer *layer, const zonal__layer_arrays *arrays);

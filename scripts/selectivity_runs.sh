@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Short runs of every method at equal selectivity S: does one S fit all? Each run leaves a line in
+# FOLDER/records.jsonl; a run that has one is not made again, so the script can be cut off at any
+# point and started anew.
+#
+#   scripts/selectivity_runs.sh PROGRAM FOLDER DATA [more options for zonal train]
+#
+#   DATA   disk, cloud, ... (a family of textures), cifar10=DIR or imagenette=DIR
+#   METHODS="mmd-heat kl-heat" VALUES="5 10" SEEDS="0 1" PARALLEL=2 ... narrow it down
+#
+# KL collapses where its gain falls below the threshold, at S = 6 under t = 2/d, so larger S go with
+# a larger t (S at the threshold: 10, 17 and 50 at t = 2.5, 3 and 4 /d).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+program=$1 folder=$2 data=$3
+shift 3
+methods=${METHODS:-susreg mmd-induced mmd-heat mmd-band ksd-heat ksd-band kl-heat}
+values=${VALUES:-2 5 10 20 40}
+seeds=${SEEDS:-0}
+mkdir -p "$folder"
+
+case $data in
+    cifar10=*)
+        options=(--config recipes/cifar10.toml --data "${data#*=}" --epochs "${EPOCHS:-30}"
+            --eval-count 5000 --eval-memory 45000)
+        ;;
+    imagenette=*)
+        options=(--config recipes/imagenette.toml --data "${data#*=}" --epochs "${EPOCHS:-60}"
+            --eval-count 4000 --eval-memory 9500)
+        ;;
+    *)
+        options=(--config recipes/textures.toml --data "textures:$data" --side "${SIDE:-128}"
+            --texture-size "${SIZE:-160}" --steps "${STEPS:-1600}")
+        ;;
+esac
+options+=(--log-every 50 --eval-every 1000000 --checkpoint-every 1000000 --keep 1 --quiet "$@")
+name=${data%%=*}
+
+temperature() { # method, S
+    case $1-$2 in
+        kl-heat-10) echo 3/d ;;
+        kl-heat-20 | kl-heat-40) echo 4/d ;;
+        kl-heat-*) echo 2/d ;;
+    esac
+}
+
+last() { grep "\"kind\": \"$1\"" "$2/metrics.jsonl" | tail -n 1; }
+
+record() { # run, method, S, t, seed
+    local escape
+    # the first step at which views share a fifth of the variance
+    escape=$(sed -n 's/.*"kind": "meter","step": \([0-9]*\).*"rho": \([0-9.e+-]*\).*/\1 \2/p' \
+        "$1/metrics.jsonl" | awk '$2 > 0.2 { print $1; exit }')
+    printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, "eval": %s}\n' \
+        "$name" "$2" "$3" "$4" "$5" "${escape:-null}" "$(last step "$1")" "$(last meter "$1")" \
+        "$(last eval "$1")" >>"$folder/records.jsonl"
+}
+
+one() { # method, S, seed
+    local t run choices=()
+    t=$(temperature "$1" "$2")
+    run=$folder/$name-$1-S$2-$3
+    if grep -qs "\"data\": \"$name\", \"method\": \"$1\", \"selectivity\": $2,.*\"seed\": $3," \
+        "$folder/records.jsonl"; then return; fi
+    rm -rf "$run"
+    if [[ -f $folder/$name.choices ]]; then choices=(--choices "$folder/$name.choices"); fi
+    "$program" train "${options[@]}" --method "$1" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
+        "${choices[@]}" --out "$run" || return
+    if [[ -f $run/choices.txt && ! -f $folder/$name.choices ]]; then
+        cp "$run/choices.txt" "$folder/$name.choices"
+    fi
+    record "$run" "$1" "$2" "$t" "$3"
+    rm -rf "$run/checkpoints"
+    echo "$name $1 S=$2 seed $3: $(last eval "$run")"
+}
+
+pause() { # until fewer than PARALLEL runs are under way
+    while (($(jobs -rp | wc -l) >= ${PARALLEL:-2})); do wait -n || true; done
+}
+
+first=1
+for seed in $seeds; do
+    for value in $values; do
+        for method in $methods; do
+            if ((first)); then
+                one "$method" "$value" "$seed" # measures the algorithms that the others use
+                first=0
+            else
+                pause
+                one "$method" "$value" "$seed" &
+            fi
+        done
+    done
+done
+wait

@@ -1,0 +1,229 @@
+#include "cli/eval_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "core/file.h"
+#include "core/file_read.h"
+#include "core/json_read.h"
+#include "core/memory.h"
+
+enum { PATH_ROOM = ZONAL__TRAINING_PATH + 64 };
+static const size_t LONGEST_FILE = (size_t)1 << 28;
+
+/* ---- what is there already ------------------------------------------------------------------- */
+
+typedef struct span {
+    size_t begin, end; /* of a value's text; the same: there is none */
+} span;
+
+/* The results of a file, as they stand there. */
+typedef struct stored {
+    char *text, *scratch; /* the reader changes the text that it reads */
+    size_t length;
+    span energy;
+    int64_t count;
+    span *result;            /* [count] */
+    const char **conditions; /* [count], in "scratch"; NULL: an earlier version's, without them */
+} stored;
+
+static void drop(stored *s) {
+    zonal__free(s->text);
+    zonal__free(s->scratch);
+    zonal__free(s->result);
+    zonal__free(s->conditions);
+}
+
+static size_t begin_value(zonal__json_reader *reader) {
+    reader->at += strspn(reader->at, " \n\t\r");
+    return (size_t)(reader->at - reader->text);
+}
+
+static zonal_status read_result(zonal__json_reader *reader, stored *s) {
+    const int64_t i = s->count;
+    const char *key;
+    int more;
+    s->result[i].begin = begin_value(reader);
+    s->conditions[i] = NULL;
+    ZONAL_TRY(zonal__json_read_begin(reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(reader, '}', &more));
+        if (!more) break;
+        ZONAL_TRY(zonal__json_read_key(reader, &key));
+        if (strcmp(key, "conditions") == 0)
+            ZONAL_TRY(zonal__json_read_text(reader, &s->conditions[i]));
+        else
+            ZONAL_TRY(zonal__json_read_skip(reader));
+    }
+    s->result[i].end = (size_t)(reader->at - reader->text);
+    s->count++;
+    return ZONAL_OK;
+}
+
+static zonal_status read_list(zonal__json_reader *reader, stored *s) {
+    int more;
+    ZONAL_TRY(zonal__json_read_begin(reader, '['));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(reader, ']', &more));
+        if (!more) return ZONAL_OK;
+        ZONAL_TRY(read_result(reader, s));
+    }
+}
+
+static zonal_status read_members(zonal__json_reader *reader, stored *s) {
+    const char *key;
+    int more;
+    ZONAL_TRY(zonal__json_read_begin(reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(reader, '}', &more));
+        if (!more) return zonal__json_read_end(reader);
+        ZONAL_TRY(zonal__json_read_key(reader, &key));
+        if (strcmp(key, "results") == 0 && s->count == 0) {
+            ZONAL_TRY(read_list(reader, s));
+            continue;
+        }
+        const size_t begin = begin_value(reader);
+        ZONAL_TRY(zonal__json_read_skip(reader));
+        if (strcmp(key, "energy") == 0)
+            s->energy = (span){begin, (size_t)(reader->at - reader->text)};
+    }
+}
+
+static zonal_status parse(const char *path, stored *s) {
+    zonal__json_reader reader;
+    int64_t most = 1;
+    for (size_t i = 0; i < s->length; i++) most += s->text[i] == '{';
+    ZONAL_TRY(ZONAL_NEW(&s->result, most, "the results that are there"));
+    ZONAL_TRY(ZONAL_NEW(&s->conditions, most, "the results that are there"));
+    ZONAL_TRY(ZONAL_NEW(&s->scratch, (int64_t)s->length + 1, "the results that are there"));
+    memcpy(s->scratch, s->text, s->length);
+    zonal__json_reader_init(&reader, s->scratch, s->length, path);
+    return read_members(&reader, s);
+}
+
+static zonal_status put_aside(const char *path) {
+    char aside[PATH_ROOM + 16];
+    snprintf(aside, sizeof aside, "%s.damaged", path);
+    zonal__log("%s; it is now %s", zonal_last_error()->message, aside);
+    if (rename(path, aside) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO, "%s is damaged and cannot be renamed: %s", path, strerror(errno));
+}
+
+/* No file is an empty one. */
+static zonal_status read_stored(const char *path, stored *s) {
+    struct stat there;
+    zonal_status status;
+    *s = (stored){0};
+    if (stat(path, &there) != 0 && errno == ENOENT) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &s->text, &s->length));
+    status = parse(path, s);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    drop(s);
+    *s = (stored){0};
+    return status == ZONAL_FORMAT ? put_aside(path) : status;
+}
+
+/* ---- what comes to it ------------------------------------------------------------------------ */
+
+static int is_new(const zonal__eval_results *results, int run, const char *protocol, int partial,
+                  int64_t i) {
+    const zonal__eval_result *r = &results->at[i];
+    return r->run == run && strcmp(r->protocol, protocol) == 0 && (r->limit > 0) == partial;
+}
+
+static int is_replaced(const zonal__eval_results *results, int run, const char *protocol,
+                       int partial, const char *conditions) {
+    char ours[ZONAL__EVAL_CONDITIONS];
+    if (!conditions) return 1;
+    for (int64_t i = 0; i < results->count; i++) {
+        if (!is_new(results, run, protocol, partial, i)) continue;
+        zonal__eval_result_conditions(results, &results->at[i], ours);
+        if (strcmp(ours, conditions) == 0) return 1;
+    }
+    return 0;
+}
+
+static void write_new(zonal__json *json, const zonal__eval_results *results, int run,
+                      const char *protocol, int partial) {
+    for (int64_t i = 0; i < results->count; i++)
+        if (is_new(results, run, protocol, partial, i))
+            zonal__eval_result_json(json, results, &results->at[i], 1);
+}
+
+static void write_kept(zonal__json *json, const zonal__eval_results *results, int run,
+                       const char *protocol, int partial, const stored *s) {
+    for (int64_t i = 0; i < s->count; i++)
+        if (!is_replaced(results, run, protocol, partial, s->conditions[i]))
+            zonal__json_raw(json, s->text + s->result[i].begin,
+                            s->result[i].end - s->result[i].begin);
+}
+
+static void write_merged(zonal__json *json, const zonal__eval_results *results, int run,
+                         const char *protocol, int partial, const stored *s) {
+    const int own = results->runs[run].own_data;
+    zonal__json_begin_object(json);
+    if (own && strcmp(protocol, "meters") == 0) {
+        zonal__eval_results_energy(json, results, run);
+    } else if (s->energy.end > s->energy.begin) {
+        zonal__json_key(json, "energy");
+        zonal__json_raw(json, s->text + s->energy.begin, s->energy.end - s->energy.begin);
+    }
+    zonal__json_key(json, "results");
+    zonal__json_begin_array(json);
+    if (own) write_new(json, results, run, protocol, partial);
+    write_kept(json, results, run, protocol, partial, s);
+    if (!own) write_new(json, results, run, protocol, partial);
+    zonal__json_end_array(json);
+    zonal__json_end_object(json);
+}
+
+static zonal_status store_protocol(const zonal__eval_results *results, int run,
+                                   const char *protocol, int partial, const char *folder) {
+    char path[PATH_ROOM];
+    zonal__json json;
+    const char *text;
+    zonal__file *file;
+    stored s;
+    zonal_status status;
+    snprintf(path, sizeof path, "%s/%s.json", folder, protocol);
+    ZONAL_TRY(read_stored(path, &s));
+    zonal__json_init(&json, NULL);
+    write_merged(&json, results, run, protocol, partial, &s);
+    status = zonal__json_finish(&json, &text);
+    if (status == ZONAL_OK) status = zonal__file_create(path, &file);
+    if (status == ZONAL_OK) {
+        zonal__file_write(file, text, strlen(text));
+        status = zonal__file_commit(file);
+    }
+    zonal__json_fini(&json);
+    drop(&s);
+    return status;
+}
+
+/* A file of its own for each protocol, among those of whole or of partial results. */
+static zonal_status store_kind(const zonal__eval_results *results, int run, const char *protocol,
+                               int partial) {
+    char folder[PATH_ROOM - 24];
+    int count = 0;
+    for (int64_t i = 0; i < results->count; i++)
+        count += is_new(results, run, protocol, partial, i);
+    if (count == 0) return ZONAL_OK;
+    snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
+    ZONAL_TRY(zonal__cli_make_folder(folder));
+    if (partial) {
+        snprintf(folder, sizeof folder, "%s/eval/partial", results->runs[run].name);
+        ZONAL_TRY(zonal__cli_make_folder(folder));
+    }
+    return store_protocol(results, run, protocol, partial, folder);
+}
+
+zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
+    static const char *const protocols[] = {"knn", "linear", "retrieval", "meters"};
+    for (size_t p = 0; p < sizeof protocols / sizeof protocols[0]; p++)
+        for (int partial = 0; partial < 2; partial++)
+            ZONAL_TRY(store_kind(results, run, protocols[p], partial));
+    return ZONAL_OK;
+}

@@ -1,0 +1,24 @@
+/*
+ * What zonal eval found of a run, kept in its folder:
+ *
+ *     RUN/eval/PROTOCOL.json            of whole parts of the images
+ *     RUN/eval/partial/PROTOCOL.json    of some of them (--limit)
+ *
+ *     {"energy": [{"degree", "excess", "sd"}, ...],     meters only, on the run's own data
+ *      "results": [{"protocol", "features", "test", "conditions", ...}, ...]}
+ *
+ * as zonal eval --json --detail prints them. A new result takes the place of the one with the same
+ * conditions; others stay, so that `eval --k 5` does not forget what was found with k = 20, and a
+ * partial result never replaces a whole one. Results on the run's own data come first, the newest
+ * foremost.
+ */
+#ifndef ZONAL_CLI_EVAL_STORE_H
+#define ZONAL_CLI_EVAL_STORE_H
+
+#include "cli/eval_results.h"
+
+/* Stores the results of a run. Files appear whole or not at all. One that is damaged is put aside
+ * as PROTOCOL.json.damaged, which is said in the log. */
+zonal_status zonal__eval_store(const zonal__eval_results *results, int run);
+
+#endif
