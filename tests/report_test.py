@@ -7,9 +7,11 @@ import io
 import json
 import math
 import os
+import random
 import re
 import shutil
 import statistics
+import struct
 import subprocess
 import tempfile
 from html.parser import HTMLParser
@@ -17,12 +19,16 @@ from html.parser import HTMLParser
 from harness import case, refused, report, run, run_json, run_tests, skip
 
 try:
+    import numpy as np
+except ImportError:
+    np = None
+try:
     from PIL import Image
 except ImportError:
     Image = None
 
 STEPS = 700
-VOID = {"meta", "img", "br", "line", "rect", "path", "circle", "input", "link"}
+VOID = {"meta", "img", "br", "line", "rect", "circle", "input", "link"}
 
 
 # ---- run folders ---------------------------------------------------------------------------------
@@ -184,9 +190,16 @@ def test_parts():
         page, _, _ = make_page("a", "b", "c")
         training, retrieval = page.find("table", section(page, "comparison"))
         assert heads_of(page, training) == ["Run", "Method", "", "Online R@1, %", "", "Steps",
-                                            "last", "best", "Effective rank", "Images/s", "Minutes"]
+                                            "last", "best", "Effective rank", "Selectivity S",
+                                            "Images/s", "Minutes"]
         rows = rows_of(page, training)
-        assert rows[0][1:] == ["mmd-heat", "700", "80.0", "80.0", "100.0", "1000", "3.5"], rows[0]
+        # S = (1 - lambda) K d/(2 lambda gain q), q = b_2 d/(d - 1), b_2 = a_2/(1 - a_0); lambda =
+        # 0.05, K = 1/2, gain = 256 (zonal/loss.h).
+        a = [each["a"] for each in run_json("kernel", "--kernel", "heat", "--t", "5/d", "--dim",
+                                            256)["spectrum"]]
+        s = .95 * .5 * 256 / (2 * .05 * 256 * a[2] / (1 - a[0]) * 256 / 255)
+        assert rows[0][1:] == ["mmd-heat", "700", "80.0", "80.0", "100.0", f"{s:.2f}", "1000",
+                               "3.5"], rows[0]
         assert heads_of(page, retrieval) == ["Run", "Method", "", "Projector, %", "Test images",
                                              "R@1", "R@3", "mAP"]
         rows = rows_of(page, retrieval)
@@ -374,7 +387,7 @@ def test_states():
         table = page.find("table", section(page, "comparison"))[0]
         heads = heads_of(page, table)
         column = heads.index("Selectivity S") - len(heads)
-        assert [row[column] for row in rows_of(page, table)] == ["–", "3.50"]
+        assert rows_of(page, table)[1][column] == "3.50"
         clean("a", "b")
 
 
@@ -535,6 +548,124 @@ def test_pictures():
     clean("run")
 
 
+# ---- what a network makes of labelled images -----------------------------------------------------
+
+CLASSES, TRAINED, TESTED = 3, 60, 90
+
+
+def write_idx(folder):
+    """Images of three kinds, bright in a third of their own, as files of MNIST."""
+    os.makedirs(folder)
+    draw = random.Random(5)
+    for part, count in (("train", TRAINED), ("t10k", TESTED)):
+        labels = bytes(i * 7 % CLASSES for i in range(count))
+        pixels = bytes(min(255, draw.randrange(120) + (110 if x // 6 == label else 0))
+                       for label in labels for y in range(18) for x in range(18))
+        with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">4i", 0x803, count, 18, 18) + pixels)
+        with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
+            file.write(struct.pack(">2i", 0x801, count) + labels)
+
+
+def leave_one_out(features, labels, k):
+    """The confusion matrix of weighted votes, T = 0.07."""
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    cosine = unit @ unit.T
+    np.fill_diagonal(cosine, -np.inf)
+    matrix = np.zeros((CLASSES, CLASSES), int)
+    for i, row in enumerate(cosine):
+        nearest = np.argsort(-row, kind="stable")[:k]
+        votes = np.bincount(labels[nearest], np.exp(row[nearest] / 0.07), CLASSES)
+        matrix[labels[i], votes.argmax()] += 1
+    return matrix
+
+
+def points_of(page, chart):
+    """The dots of a map: place, by the number of the image, and class."""
+    found = {}
+    for path in page.find("path", chart):
+        places = re.findall(r"M(\S+) (\S+?)h0", path["of"]["d"])
+        for i, (x, y) in zip(path["of"]["data-i"].split(), places):
+            found[int(i)] = (float(x), -float(y), text_of(path))
+    return [found[i] for i in range(len(found))]
+
+
+def test_embeddings():
+    if np is None:
+        skip("embeddings", "this Python has no numpy")
+        return
+    write_idx("data")
+    done = run("train", "data", "--side", 16, "--batch", 16, "--steps", 6, "--width", 0.0625,
+               "--projector", "16-8", "--eval", "none", "--method", "mmd-band", "--stem", "small",
+               "--quiet", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert run("embed", "run", "--split", "test", "--out", "f.npy", "--projections", "p.npy",
+               "--labels", "l.npy", "--quiet").returncode == 0
+    features, labels = np.load("f.npy").astype(float), np.load("l.npy")
+    projections = np.load("p.npy").astype(float)
+    page, text, _ = make_page("run", options=("--quiet",))
+
+    @case("PCA: numpy finds the same coordinates, up to the axes' signs")
+    def _():
+        unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+        u, s, _ = np.linalg.svd(unit - unit.mean(0), full_matrices=False)
+        chart = page.find("svg", section(page, "embeddings"), class_="map")[0]
+        points = points_of(page, chart)
+        assert [name for _, _, name in points] == [str(label) for label in labels]
+        for axis in range(2):
+            shown = np.array([point[axis] for point in points])
+            truth = u[:, axis] * s[axis]
+            likeness = np.corrcoef(shown, truth)[0, 1]
+            assert abs(likeness) > 0.9999, likeness  # the page has a tenth of a unit in 300
+        share = (s ** 2 / (s ** 2).sum())[:2]
+        words = [text_of(node) for node in page.find("text", chart)]
+        assert words == [f"component {i + 1}, {100 * share[i]:.0f} % of the variance"
+                         for i in range(2)], words
+
+    @case("singular values: numpy's, and a level for uniform points")
+    def _():
+        charts = page.find("svg", section(page, "embeddings"), class_="chart")
+        for chart, rows in zip(charts, (projections, features)):
+            unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            truth = np.linalg.svd(unit, compute_uv=False) / np.sqrt(len(rows))
+            line = page.find("g", chart, class_="line")[0]
+            shown = np.array([float(word) for word in line["of"]["data-y"].split()])
+            large = truth > 1e-4 * truth[0]  # they come from squares
+            assert np.allclose(shown[large[:len(shown)]], truth[large][:len(shown)], rtol=1e-4)
+        assert [text_of(node).strip() for node in page.find("g", charts[0], class_="reference")
+                ] == ["1/√d", "uniform points"]
+        assert charts[0]["of"]["data-log"] == "0 1"
+
+    @case("k-NN: the confusion matrix is numpy's, and the bars are its rows")
+    def _():
+        truth = leave_one_out(features, labels, 20)
+        table = page.find("table", section(page, "classes"), class_="confusion")[0]
+        shown = [[int(cell) for cell in row[1:]] for row in rows_of(page, table)]
+        assert shown == truth.tolist(), (shown, truth)
+        bars = [text_of(node) for node in page.find("span", section(page, "classes"), class_="sum")]
+        assert bars == [f"{100 * row[c] / row.sum():.0f}\u2009% {row[c]} of {row.sum()}"
+                        for c, row in enumerate(truth)], bars
+
+    @case("thumbnails: one sheet, a tile for each image")
+    def _():
+        sheets = page.find("img", section(page, "embeddings"))
+        assert len(sheets) == 1 and sheets[0]["of"]["width"] == str(25 * 32)
+        assert sheets[0]["of"]["height"] == str((TESTED + 24) // 25 * 32)
+
+    @case("fewer images where --images says so, evenly spread; the same page twice")
+    def _():
+        less, again, _ = make_page("run", options=("--quiet", "--images", "30"))
+        points = points_of(less, less.find("svg", class_="map")[0])
+        assert [name for _, _, name in points] == [str(labels[i * TESTED // 30]) for i in range(30)]
+        assert "30 of the 90 test images" in text_of(section(less, "embeddings"))
+        assert again == make_page("run", options=("--quiet", "--images", "30"))[1]
+
+    for name in ("f.npy", "p.npy", "l.npy"):
+        os.remove(name)
+    test_layout("run")
+    clean("run", "data")
+
+
 # ---- in a browser --------------------------------------------------------------------------------
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -549,6 +680,36 @@ addEventListener("load", () => {
   parent.postMessage(JSON.stringify({
     wide: document.documentElement.scrollWidth, window: innerWidth, hidden: box.hidden,
     shown: box.innerText, dots: chart.querySelectorAll("circle.dot").length }), "*");
+});
+</script></body>"""
+# The same for what must not be cut off: texts of charts, tables, the row of neighbours, maps.
+LAYOUT = """<script>
+addEventListener("load", () => {
+  const inside = (inner, outer) => inner.left >= outer.left - .5 && inner.top >= outer.top - .5 &&
+    inner.right <= outer.right + .5 && inner.bottom <= outer.bottom + .5;
+  const clipped = [];
+  for (const chart of document.querySelectorAll("svg.chart, svg.map"))
+    for (const text of chart.querySelectorAll("text"))
+      if (!inside(text.getBoundingClientRect(), chart.getBoundingClientRect()))
+        clipped.push(chart.getAttribute("aria-label") + ": " + text.textContent);
+  const scrolled = [...document.querySelectorAll(".scroll")]
+    .filter(each => each.scrollWidth > each.clientWidth).map(each => each.firstChild.className);
+  const row = document.querySelector("#retrieval .row");
+  const seen = [...row.querySelectorAll("img")].filter(image => {
+    const area = image.getBoundingClientRect();
+    return area.left >= 0 && area.right <= innerWidth && area.width > 20;
+  }).length;
+  const map = document.querySelector("svg.map"), box = document.getElementById("values");
+  map.focus();
+  map.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+  const thumb = box.querySelector("canvas.thumb");
+  const colours = thumb && new Set(thumb.getContext("2d").getImageData(0, 0, 32, 32).data).size;
+  const named = [...document.querySelectorAll("svg[role=img], img:not(.sheet)")].every(each =>
+    (each.getAttribute("aria-label") || each.getAttribute("alt") || "").length > 0);
+  parent.postMessage(JSON.stringify({
+    wide: document.documentElement.scrollWidth, window: innerWidth, clipped, scrolled, seen, named,
+    focus: document.activeElement === map, colours, shown: box.innerText,
+    links: document.querySelectorAll("nav a").length }), "*");
 });
 </script></body>"""
 # Chromium's window is never narrower than 500 pixels; a frame can be.
@@ -568,6 +729,41 @@ def browse(page, *options):
     return done, console
 
 
+def probe(text, script, width):
+    """What the script finds in a frame of that width, and what the console says."""
+    with open("probe.html", "w", encoding="utf-8") as file:
+        file.write(text.replace("</body>", script))
+    with open("frame.html", "w") as file:
+        file.write(FRAME % width)
+    done, console = browse("frame.html", "--window-size=1400,1100", "--dump-dom")
+    os.remove("frame.html")
+    os.remove("probe.html")
+    found = re.search(r'data-probe="([^"]*)"', done.stdout)
+    return json.loads(html.unescape(found.group(1))), console
+
+
+def test_layout(folder):
+    """Of a page with everything on it."""
+    if not CHROMIUM:
+        skip("layout", "there is no chromium")
+        return
+    steps = dict(extra={"steps": "100000", "lr": "1e-7"}, lines=120)
+    make_run("a-run-with-quite-a-long-name-so-that-columns-are-short-of-room", **steps)
+    _, text, _ = make_page(folder, "a-run-with-quite-a-long-name-so-that-columns-are-short-of-room",
+                           options=("--quiet",))
+    for width in (1200, 800, 400):
+        @case(f"{width} pixels wide: no label clipped, no table cut, five neighbours, keys work")
+        def _():
+            found, console = probe(text, LAYOUT, width)
+            assert not console, console
+            assert found["window"] == width and found["wide"] <= width, found
+            assert not found["clipped"] and not found["scrolled"], found
+            assert found["seen"] == 6 and found["named"], found  # the query too
+            assert found["focus"] and found["colours"] > 10 and "image" in found["shown"], found
+            assert found["links"] == 9, found
+    clean("a-run-with-quite-a-long-name-so-that-columns-are-short-of-room")
+
+
 def test_browser():
     if not CHROMIUM or Image is None:
         skip("in a browser", "there is no chromium" if not CHROMIUM else "this Python has no PIL")
@@ -578,8 +774,6 @@ def test_browser():
                "--out", "page.html").returncode == 0
     with open("page.html", encoding="utf-8") as file:
         text = file.read()
-    with open("probe.html", "w", encoding="utf-8") as file:
-        file.write(text.replace("</body>", PROBE))
 
     @case("a fault of a script would be seen")
     def _():
@@ -588,7 +782,7 @@ def test_browser():
         assert browse("fault.html", "--dump-dom")[1]
         os.remove("fault.html")
 
-    for width, dark in ((1280, False), (390, False), (1280, True), (390, True)):
+    for width, dark in ((1280, False), (390, True)):
         mode = ("--force-dark-mode",) if dark else ()
         words = f"{width} pixels wide, {'dark' if dark else 'light'}"
 
@@ -605,19 +799,14 @@ def test_browser():
             most = max(colours)[1]
             assert sum(most) < 150 if dark else sum(most) > 700, most
 
-    for width in (1280, 390):
+    for width in (390,):
         @case(f"{width} pixels wide: no sideways scrolling, values under the pointer")
         def _():
-            with open("frame.html", "w") as file:
-                file.write(FRAME % width)
-            done, console = browse("frame.html", "--window-size=1400,1100", "--dump-dom")
-            os.remove("frame.html")
+            found, console = probe(text, PROBE, width)
             assert not console, console
-            probe = json.loads(html.unescape(
-                re.search(r'data-probe="([^"]*)"', done.stdout).group(1)))
-            assert probe["window"] == width and probe["wide"] <= width, probe
-            assert not probe["hidden"] and probe["dots"] == 1, probe
-            lines = probe["shown"].split("\n")
+            assert found["window"] == width and found["wide"] <= width, found
+            assert not found["hidden"] and found["dots"] == 1, found
+            lines = found["shown"].split("\n")
             step = int(lines[0].removeprefix("step "))
             assert 1 <= step <= 120 and lines[1] == "a", lines
             assert math.isclose(float(lines[2]), loss_of(step, 0), rel_tol=1e-4), lines
@@ -630,8 +819,7 @@ def test_browser():
         os.remove("page.pdf")
 
     os.remove("page.html")
-    os.remove("probe.html")
     clean("a", "b-with-a-rather-long-name-that-goes-on-and-on")
 
 
-run_tests(test_parts, test_states, test_odd_input, test_pictures, test_browser)
+run_tests(test_parts, test_states, test_odd_input, test_pictures, test_embeddings, test_browser)

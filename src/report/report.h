@@ -35,7 +35,8 @@ enum { ZONAL__REPORT_PROFILE = 201 };
 typedef struct zonal__report_kernel {
     char label[160]; /* "heat, t = 5/d = 0.01953125, d = 256"; "": there is no kernel */
     double c[ZONAL__REPORT_PROFILE], phi[ZONAL__REPORT_PROFILE]; /* cosines and the profile there */
-    double uniform; /* the discrepancy of a batch of uniform points; NaN: not known */
+    double uniform;     /* the discrepancy of a batch of uniform points; NaN: not known */
+    double selectivity; /* S (zonal/loss.h); NaN: not known */
 } zonal__report_kernel;
 
 typedef struct zonal__report {
