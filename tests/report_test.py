@@ -198,7 +198,7 @@ def test_parts():
         a = [each["a"] for each in run_json("kernel", "--kernel", "heat", "--t", "5/d", "--dim",
                                             256)["spectrum"]]
         s = .95 * .5 * 256 / (2 * .05 * 256 * a[2] / (1 - a[0]) * 256 / 255)
-        assert rows[0][1:] == ["mmd-heat", "700", "80.0", "80.0", "100.0", f"{s:.2f}", "1000",
+        assert rows[0][1:] == ["mmd-heat", "700", "80.0", "80.0", "100.0", f"{s:.1f}", "1000",
                                "3.5"], rows[0]
         assert heads_of(page, retrieval) == ["Run", "Method", "", "Projector, %", "Test images",
                                              "R@1", "R@3", "mAP"]
@@ -387,7 +387,7 @@ def test_states():
         table = page.find("table", section(page, "comparison"))[0]
         heads = heads_of(page, table)
         column = heads.index("Selectivity S") - len(heads)
-        assert rows_of(page, table)[1][column] == "3.50"
+        assert rows_of(page, table)[1][column] == "3.5"
         clean("a", "b")
 
 

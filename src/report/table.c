@@ -88,7 +88,7 @@ static void add_selectivity(table *t) {
         double value = zonal__report_last(&t->report->runs[i], "selectivity");
         if (!isfinite(value)) value = t->report->kernels[i].selectivity;
         if (!(value > 0)) continue;
-        if (!c) c = add_column(t, "", "Selectivity S", 2, 0);
+        if (!c) c = add_column(t, "", "Selectivity S", 1, 0);
         if (c) c->value[i] = value;
     }
 }
