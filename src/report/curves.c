@@ -54,6 +54,7 @@ zonal_status zonal__report_put_chart(zonal__report *report, const zonal__svg_cha
 }
 
 void zonal__report_put_legend(zonal__report *report) {
+    if (report->count == 1) return;
     zonal__file_print(report->file, "<ul class=\"legend\">");
     for (int i = 0; i < report->count; i++) {
         zonal__file_print(report->file, "<li>");
