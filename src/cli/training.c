@@ -210,6 +210,11 @@ static zonal_status fill_objective(zonal__training *t) {
     return ZONAL_OK;
 }
 
+zonal_status zonal__training_objective(zonal__training *t) {
+    ZONAL_TRY(parse_projector(t->settings.projector, &t->trainer.network));
+    return fill_objective(t);
+}
+
 /* ---- pictures and views ---------------------------------------------------------------------- */
 
 static zonal_status keep_evenly(zonal__source *source, int64_t most) {

@@ -53,6 +53,10 @@ zonal_status zonal__training_read(const char *path, zonal__training *training);
  * left to settle: one from a run folder. */
 zonal_status zonal__training_network(const zonal__training *training, zonal__network_spec *spec);
 
+/* The loss of a configuration and the weight of its uniformity, without opening anything: fills
+ * trainer.objective, weight and the projector's widths in trainer.network. */
+zonal_status zonal__training_objective(zonal__training *training);
+
 /* Opens the pictures, settles what is left open and fills "trainer". A training that was parsed
  * from a command line is zeroed but for settings, options and config. ZONAL_ARGUMENT for what
  * cannot be combined. */
