@@ -211,7 +211,10 @@ static zonal_status fill_objective(zonal__training *t) {
 }
 
 zonal_status zonal__training_objective(zonal__training *t) {
-    ZONAL_TRY(parse_projector(t->settings.projector, &t->trainer.network));
+    zonal__network_spec *network = &t->trainer.network;
+    ZONAL_TRY(zonal__projector_parse(t->settings.projector, "--projector",
+                                     ZONAL__MOST_PROJECTOR_LAYERS, network->projector_width,
+                                     &network->projector_layers));
     return fill_objective(t);
 }
 
