@@ -413,10 +413,16 @@ static void test_one_verdict(void) {
     }
 }
 
-static const test_case tests[] = {
-    {"create", test_create}, {"create_next", test_create_next}, {"checkpoints", test_checkpoints},
-    {"names_last", test_names_last}, {"lines", test_lines},   {"numbers", test_numbers},         {"allocations", test_allocations},
-    {"meter", test_meter},   {"one_verdict", test_one_verdict}, {0}};
+static const test_case tests[] = {{"create", test_create},
+                                  {"create_next", test_create_next},
+                                  {"checkpoints", test_checkpoints},
+                                  {"names_last", test_names_last},
+                                  {"lines", test_lines},
+                                  {"numbers", test_numbers},
+                                  {"allocations", test_allocations},
+                                  {"meter", test_meter},
+                                  {"one_verdict", test_one_verdict},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

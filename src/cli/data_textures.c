@@ -189,8 +189,8 @@ int zonal__cli_data_textures(int argc, char **argv) {
                                   (int)MOST_ON_SHEET, s.count);
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();
     if (!s.quiet)
-        printf("%" PRId64 " texture%s of %s%s%s%s%s\n", s.count, zonal__text_plural(s.count), s.family,
-               s.out ? " in " : "", zonal__cli_plain(s.out ? s.out : "").text,
+        printf("%" PRId64 " texture%s of %s%s%s%s%s\n", s.count, zonal__text_plural(s.count),
+               s.family, s.out ? " in " : "", zonal__cli_plain(s.out ? s.out : "").text,
                s.sheet ? ", sheet " : "", zonal__cli_plain(s.sheet ? s.sheet : "").text);
     return ZONAL__EXIT_OK;
 }

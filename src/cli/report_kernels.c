@@ -29,7 +29,7 @@ static zonal_status read_loss(const zonal__training *t, int64_t dim, zonal_loss_
     if (!t->settings.method) return ZONAL_FAIL(ZONAL_ARGUMENT, "no method is given");
     if (dim < 2) return ZONAL_FAIL(ZONAL_ARGUMENT, "the projector's width is not known");
     ZONAL_TRY(zonal_loss_defaults(t->settings.method, loss));
-    ZONAL_TRY(zonal__kernel_settings_apply(&t->settings.kernel, dim, zonal__method_default_t(loss),
+    ZONAL_TRY(zonal__kernel_settings_apply(&t->settings.kernel, dim, loss->discrepancy,
                                            &loss->kernel, weights));
     return zonal__method_settings_apply(&t->settings.loss, &t->options, loss);
 }

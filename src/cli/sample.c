@@ -260,7 +260,7 @@ int zonal__cli_sample(int argc, char **argv) {
     if (sample(&s, shape) != ZONAL_OK) return zonal__cli_failed();
     if (!s.quiet)
         printf("%s: %" PRId64 " row%s of %" PRId64 ", %s, seed %" PRId64 ", float%d\n",
-               zonal__cli_plain(s.out).text, s.n, zonal__text_plural(s.n), s.dim, shapes[shape], s.seed,
-               s.dtype ? 64 : 32);
+               zonal__cli_plain(s.out).text, s.n, zonal__text_plural(s.n), s.dim, shapes[shape],
+               s.seed, s.dtype ? 64 : 32);
     return ZONAL__EXIT_OK;
 }

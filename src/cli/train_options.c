@@ -263,9 +263,9 @@ const zonal__option zonal__train_table[] = {
     {0}};
 
 int zonal__train_option_is_free(const char *name) {
-    static const char *const names[] = {"quiet",       "resume", "log-every",   "checkpoint-every",
-                                        "threads",     "keep",   "on-collapse", "workers",
-                                        "tensorboard", "changed-data"};
+    static const char *const names[] = {
+        "quiet", "resume",      "log-every", "checkpoint-every", "threads",
+        "keep",  "on-collapse", "workers",   "tensorboard",      "changed-data"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;
