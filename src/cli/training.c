@@ -200,8 +200,7 @@ static zonal_status fill_objective(zonal__training *t) {
     zonal__loss_unused(&objective->loss, &t->options, unused, sizeof unused);
     if (unused[0])
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
-    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t),
-                                           zonal__method_default_t(&objective->loss),
+    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t), objective->loss.discrepancy,
                                            &objective->loss.kernel, &t->weights));
     ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
     if (given(t, "lambda")) objective->lambda = s->lambda;
