@@ -310,6 +310,113 @@ static void test_run(void) {
     fixture_remove(&f);
 }
 
+/* ---- folders from anybody -------------------------------------------------------------------- */
+
+static FILE *open_in(const char *run, const char *file) {
+    char name[400];
+    FILE *stream;
+    snprintf(name, sizeof name, "%s/%s", run, file);
+    stream = fopen(name, "wb");
+    CHECK(stream != NULL);
+    return stream;
+}
+
+/* Four times as many lines as are kept, a line that is too long and more names than fit: the
+ * extremes stay, and the rest is named. */
+static void write_much(FILE *stream) {
+    enum { LINES = 1 << 19 };
+    for (int i = 1; i <= LINES; i++) {
+        double loss = i == 77777 ? -3 : i == 300001 ? 9 : 1. / i;
+        fprintf(stream, "{\"kind\":\"step\",\"step\":%d,\"loss\":%.9g}\n", i, loss);
+    }
+    fprintf(stream, "{\"kind\":\"step\",\"step\":1,\"x\":\"%070000d\"}\n", 0);
+    for (int i = 0; i < 400; i++)
+        fprintf(stream, "{\"kind\":\"step\",\"step\":2,\"name%d\":1}\n", i);
+    fclose(stream);
+}
+
+static void test_huge(void) {
+    fixture f;
+    zonal__report_run run = {0};
+    FILE *stream;
+    fixture_make(&f);
+    if (f.made && (stream = open_in(f.run[0], "metrics.jsonl"))) {
+        write_much(stream);
+        if (CHECK_OK(zonal__report_run_read(&run, f.run[0]))) {
+            const zonal__report_series *loss = zonal__report_series_of(&run, "loss");
+            CHECK(loss && loss->count <= 1 << 17 && zonal__report_best(&run, "loss") == 9);
+            for (int64_t i = 0; loss && i < loss->count; i++)
+                if (loss->value[i] == -3) loss = NULL;
+            CHECK(loss == NULL); /* it was found */
+            CHECK(run.series_count == 200 && run.steps == 1 << 19);
+            CHECK(run.notes_count == 3 && strstr(run.notes[0], "line 524289 ") &&
+                  strstr(run.notes[0], "70031 bytes") && strstr(run.notes[1], "200 names"));
+        }
+        zonal__report_run_fini(&run);
+    }
+    fixture_remove(&f);
+}
+
+/* What is no file is not waited for, and a configuration that is no TOML is named. */
+static void test_no_files(void) {
+    fixture f;
+    zonal__report_run run = {0};
+    char name[400];
+    FILE *stream;
+    fixture_make(&f);
+    if (f.made && (stream = open_in(f.run[0], "config.toml"))) {
+        fputs("method = mmd\n", stream);
+        fclose(stream);
+        snprintf(name, sizeof name, "%s/metrics.jsonl", f.run[0]);
+        remove(name);
+        CHECK(mkfifo(name, 0600) == 0);
+        if (CHECK_OK(zonal__report_run_read(&run, f.run[0]))) {
+            CHECK(run.config.count == 0 && run.series_count == 0 && run.notes_count == 3);
+            CHECK(strstr(run.notes[0], "config.toml:1: mmd is no value") &&
+                  strstr(run.notes[1], "metrics.jsonl cannot be read"));
+        }
+        zonal__report_run_fini(&run);
+    }
+    fixture_remove(&f);
+}
+
+/* ---- how far a run came ---------------------------------------------------------------------- */
+
+static void check_length(const char *config, const char *metrics, double total, int unfinished,
+                         int collapsed) {
+    fixture f;
+    zonal__report_run run = {0};
+    FILE *stream;
+    fixture_make(&f);
+    if (f.made && (stream = open_in(f.run[0], "config.toml"))) {
+        fputs(config, stream);
+        fclose(stream);
+        if ((stream = open_in(f.run[0], "metrics.jsonl"))) {
+            fputs(metrics, stream);
+            fclose(stream);
+        }
+        if (CHECK_OK(zonal__report_run_read(&run, f.run[0]))) {
+            double found = zonal__report_total_steps(&run);
+            CHECK_MSG(found == total || (isnan(found) && isnan(total)), "%s: %g", config, found);
+            CHECK_MSG(zonal__report_is_unfinished(&run) == unfinished, "%s", config);
+            CHECK_MSG(zonal__report_is_collapsed(&run) == collapsed, "%s", config);
+        }
+        zonal__report_run_fini(&run);
+    }
+    fixture_remove(&f);
+}
+
+static void test_length(void) {
+    static const char step[] = "{\"kind\":\"step\",\"step\":50,\"epoch\":2.5,\"loss\":1}\n"
+                               "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0.96}\n";
+    check_length("steps = 50\nepochs = 9\n", step, 50, 0, 0);
+    check_length("steps = 60\ncollapse-cosine = 0.95\n", step, 60, 1, 1);
+    check_length("steps = 0\nepochs = 3\ncollapse-cosine = 0.97\n", step, 60, 1, 0);
+    check_length("epochs = 2\n", step, 40, 0, 0);
+    check_length("lr = 1\n", step, NAN, 0, 0);
+    check_length("epochs = 2\n", "", NAN, 0, 0);
+}
+
 /* ---- the page ----------------------------------------------------------------------------------
  */
 
@@ -423,6 +530,9 @@ static const test_case tests[] = {{"text", test_text},
                                   {"flat JSON", test_flat},
                                   {"thinning", test_thin},
                                   {"a run folder", test_run},
+                                  {"huge files", test_huge},
+                                  {"no files", test_no_files},
+                                  {"how far", test_length},
                                   {"a page", test_page},
                                   {"damaged files", test_damage},
                                   {"out of memory", test_out_of_memory},

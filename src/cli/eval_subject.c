@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/device.h"
 #include "core/text.h"
@@ -69,6 +70,9 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
     }
     if (strcmp(checkpoint, "last") == 0) return find_latest(name, out);
     if (strcmp(checkpoint, "best") == 0) return join(name, "checkpoints/best.safetensors", out);
+    if (access(checkpoint, R_OK) != 0)
+        return ZONAL_FAIL(ZONAL_IO, "--checkpoint is last, best or a file; cannot read %s: %s",
+                          checkpoint, strerror(errno));
     return copy(checkpoint, out);
 }
 

@@ -32,7 +32,7 @@ static const zonal__option table[] = {
      AT(images),
      .initial = "500",
      .least = 20,
-     .most = 2000,
+     .most = 1000,
      .help = "test images that are embedded, for maps, spectra and classes"},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,

@@ -6,8 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/training.h"
 #include "core/memory.h"
@@ -15,24 +13,6 @@
 
 enum { DRAWS = 4 };
 static const double most_work = 1e9; /* rows^2 x dim of a simulated batch: about a second */
-
-/* The last number of "2048-2048-256". */
-static int64_t dimension_of(const zonal__train_settings *settings) {
-    const char *widths = settings->projector, *last = widths ? strrchr(widths, '-') : NULL;
-    return widths ? strtoll(last ? last + 1 : widths, NULL, 10) : 0;
-}
-
-/* The loss of a configuration as zonal train would make it. Release *weights with zonal__free. */
-static zonal_status read_loss(const zonal__training *t, int64_t dim, zonal_loss_options *loss,
-                              double **weights) {
-    *weights = NULL;
-    if (!t->settings.method) return ZONAL_FAIL(ZONAL_ARGUMENT, "no method is given");
-    if (dim < 2) return ZONAL_FAIL(ZONAL_ARGUMENT, "the projector's width is not known");
-    ZONAL_TRY(zonal_loss_defaults(t->settings.method, loss));
-    ZONAL_TRY(zonal__kernel_settings_apply(&t->settings.kernel, dim, zonal__method_default_t(loss),
-                                           &loss->kernel, weights));
-    return zonal__method_settings_apply(&t->settings.loss, &t->options, loss);
-}
 
 static zonal_status make_profile(const zonal_kernel_spec *given, int64_t dim,
                                  zonal__report_kernel *out) {
@@ -97,24 +77,26 @@ static zonal_status find_level(const zonal_loss_options *loss, int64_t batch, in
     return ZONAL_OK;
 }
 
+static zonal_status describe(const zonal__training *t, zonal__report_kernel *out) {
+    const zonal__network_spec *network = &t->trainer.network;
+    const zonal_loss_options *loss = &t->trainer.objective.loss;
+    int64_t dim = network->projector_width[network->projector_layers - 1];
+    out->selectivity = t->weight.selectivity > 0 ? t->weight.selectivity : NAN;
+    ZONAL_TRY(find_level(loss, t->settings.batch, dim, &out->uniform));
+    /* SIGReg is a test in R^d: it has no kernel on the sphere. */
+    return loss->discrepancy == ZONAL_SIGREG ? ZONAL_OK : make_profile(&loss->kernel, dim, out);
+}
+
 static zonal_status make_kernel(const zonal__report_run *run, zonal__report_kernel *out) {
     char path[ZONAL__TRAINING_PATH];
     zonal__training *t; /* too large for the stack */
-    zonal_loss_options loss;
-    double *weights = NULL;
-    int64_t dim;
     zonal_status status;
     if (snprintf(path, sizeof path, "%s/config.toml", run->folder) >= (int)sizeof path)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the name of the run folder is too long");
     ZONAL_TRY(ZONAL_NEW(&t, 1, "a run's settings"));
-    ZONAL_TRY_GOTO(status, done, zonal__training_read(path, t));
-    dim = dimension_of(&t->settings);
-    ZONAL_TRY_GOTO(status, done, read_loss(t, dim, &loss, &weights));
-    ZONAL_TRY_GOTO(status, done, find_level(&loss, t->settings.batch, dim, &out->uniform));
-    /* SIGReg is a test in R^d: it has no kernel on the sphere. */
-    if (loss.discrepancy != ZONAL_SIGREG) status = make_profile(&loss.kernel, dim, out);
-done:
-    zonal__free(weights);
+    status = zonal__training_read(path, t);
+    if (status == ZONAL_OK) status = zonal__training_objective(t);
+    if (status == ZONAL_OK) status = describe(t, out);
     zonal__training_close(t);
     zonal__free(t);
     return status;
@@ -124,7 +106,7 @@ zonal_status zonal__report_make_kernels(zonal__report *report) {
     for (int i = 0; i < report->count; i++) {
         zonal__report_kernel *kernel = &report->kernels[i];
         zonal_status status;
-        kernel->uniform = NAN;
+        kernel->uniform = kernel->selectivity = NAN;
         status = make_kernel(&report->runs[i], kernel);
         if (status == ZONAL_MEMORY) return status;
         if (status != ZONAL_OK) kernel->label[0] = '\0'; /* settings of no loss that there is */

@@ -43,6 +43,7 @@ typedef struct zonal__training {
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
     char init[ZONAL__TRAINING_PATH];                                   /* likewise */
+    char lambda_note[64], gain_note[32]; /* for the configuration that is written */
 } zonal__training;
 
 /* Reads a configuration. Release with zonal__training_close, also after failure. */
@@ -51,6 +52,10 @@ zonal_status zonal__training_read(const char *path, zonal__training *training);
 /* The network. Before zonal__training_open only of a configuration in which nothing about it is
  * left to settle: one from a run folder. */
 zonal_status zonal__training_network(const zonal__training *training, zonal__network_spec *spec);
+
+/* The loss of a configuration and the weight of its uniformity, without opening anything: fills
+ * trainer.objective, weight and the projector's widths in trainer.network. */
+zonal_status zonal__training_objective(zonal__training *training);
 
 /* Opens the pictures, settles what is left open and fills "trainer". A training that was parsed
  * from a command line is zeroed but for settings, options and config. ZONAL_ARGUMENT for what
@@ -63,6 +68,9 @@ zonal_status zonal__training_open_views(zonal__training *training);
 
 /* How many steps the whole training has, once the source is open. */
 int64_t zonal__training_steps(const zonal__training *training);
+
+/* Whether the device computes faster in bf16 than in fp32. */
+int zonal__training_gains_by_bf16(const zonal__training *training);
 
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);

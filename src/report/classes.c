@@ -93,9 +93,8 @@ static void put_matrix_row(zonal__report *report, const zonal__report_embedding 
         if (count == 0)
             zonal__file_print(report->file, "<td class=\"none\">0</td>");
         else
-            zonal__file_print(report->file, "<td class=\"%s%s\" style=\"--share:%.0f%%\">%lld</td>",
-                              c == p ? "hit" : "miss", share > .5 ? " deep" : "", 100 * share,
-                              (long long)count);
+            zonal__file_print(report->file, "<td class=\"%s\" style=\"--share:%.0f%%\">%lld</td>",
+                              c == p ? "hit" : "miss", 100 * share, (long long)count);
     }
     zonal__file_print(report->file, "</tr>\n");
 }

@@ -54,6 +54,7 @@ zonal_status zonal__report_put_chart(zonal__report *report, const zonal__svg_cha
 }
 
 void zonal__report_put_legend(zonal__report *report) {
+    if (report->count == 1) return;
     zonal__file_print(report->file, "<ul class=\"legend\">");
     for (int i = 0; i < report->count; i++) {
         zonal__file_print(report->file, "<li>");
@@ -143,6 +144,7 @@ static zonal_status put_panel(zonal__report *report, const panel *p) {
         if (takes_part(p, i)) gather_run(report, p, i, &b);
     add_level(p, &b);
     b.logarithmic = p->decades && b.low > 0 && b.high > 100 * b.low;
+    if (p->fallback && b.low > b.high) b.count = 0; /* p was logged, and 0 throughout */
     if (b.count > 0) {
         const zonal__svg_chart chart = {.title = p->title,
                                         .subtitle = p->subtitle,
@@ -177,12 +179,17 @@ static uint32_t runs_of(const zonal__report *report, int family) {
     return runs;
 }
 
-/* The methods of some runs, each once. */
-static void list_methods(const zonal__report *report, uint32_t runs, char *out, size_t size) {
+/* Who is in a panel: a run by its name, several by their methods, each once. */
+static void list_members(const zonal__report *report, uint32_t runs, char *out, size_t size) {
     const char *seen[ZONAL__REPORT_RUNS];
     int count = 0;
     size_t used = 0;
     out[0] = '\0';
+    for (int i = 0; i < report->count; i++)
+        if (runs == (uint32_t)1 << i) {
+            snprintf(out, size, "%s", report->runs[i].name);
+            return;
+        }
     for (int i = 0; i < report->count; i++) {
         const char *method = zonal__report_setting_of(&report->runs[i], "method");
         int known = !method || !(runs >> i & 1);
@@ -222,12 +229,12 @@ static zonal_status put_losses(zonal__report *report) {
     for (int i = 0; i < report->count; i++)
         if (zonal__report_series_of(&report->runs[i], "loss")) left |= (uint32_t)1 << i;
     for (int first = 1; left; first = 0) {
-        char methods[160];
+        char members[160];
         panel p = {.name = "loss", .title = "Loss", .factor = 1, .decades = 1, .level = NAN};
         p.runs = next_panel(report, left);
         left &= ~p.runs;
-        list_methods(report, p.runs, methods, sizeof methods);
-        p.subtitle = first && !left ? "what is minimised" : methods;
+        list_members(report, p.runs, members, sizeof members);
+        p.subtitle = first && !left ? "what is minimised" : members;
         ZONAL_TRY(put_panel(report, &p));
     }
     return ZONAL_OK;

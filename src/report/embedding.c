@@ -75,16 +75,26 @@ static zonal_status leave_maps_out(zonal__report_embedding *e) {
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
+static void name_class(const zonal__source *source, int c, char out[ZONAL__REPORT_CLASS]) {
+    if (source->class_names)
+        snprintf(out, ZONAL__REPORT_CLASS, "%s", source->class_names[c]);
+    else
+        snprintf(out, ZONAL__REPORT_CLASS, "%d", c);
+}
+
+/* Only the classes of these images: no neighbour can be of another. */
 static zonal_status copy_classes(zonal__report_embedding *e, const zonal__source *source) {
-    e->classes = source->classes;
     ZONAL_TRY(ZONAL_NEW(&e->labels, e->count, "the classes"));
-    memcpy(e->labels, source->labels, (size_t)e->count * sizeof *e->labels);
-    ZONAL_TRY(ZONAL_NEW(&e->class_names, e->classes, "the names of the classes"));
-    for (int c = 0; c < e->classes; c++)
-        if (source->class_names)
-            snprintf(e->class_names[c], ZONAL__REPORT_CLASS, "%s", source->class_names[c]);
-        else
-            snprintf(e->class_names[c], ZONAL__REPORT_CLASS, "%d", c);
+    ZONAL_TRY(ZONAL_NEW(&e->class_names, source->classes, "the names of the classes"));
+    for (int c = 0; c < source->classes; c++) {
+        int found = 0;
+        for (int64_t i = 0; i < e->count; i++) {
+            if (source->labels[i] != c) continue;
+            e->labels[i] = e->classes;
+            found = 1;
+        }
+        if (found) name_class(source, c, e->class_names[e->classes++]);
+    }
     return ZONAL_OK;
 }
 
@@ -112,7 +122,7 @@ zonal_status zonal__report_embedding_fill(zonal__report_embedding *e, const zona
                    fill_spectrum(e->count, projection_dim, projected, 1, &e->projections));
     if (source->labels && source->classes > 1) {
         ZONAL_TRY_GOTO(status, done, copy_classes(e, source));
-        ZONAL_TRY_GOTO(status, done, classify(e, feature_dim, features));
+        if (e->classes > 1) ZONAL_TRY_GOTO(status, done, classify(e, feature_dim, features));
     }
     status = fill_maps(e, feature_dim, unit);
     if (status == ZONAL_NUMERIC) status = leave_maps_out(e);

@@ -205,18 +205,22 @@ static int same_reason(const zonal__report *report) {
 
 zonal_status zonal__report_put_embeddings(zonal__report *report) {
     int64_t count = 0, all = 0;
-    char text[600];
+    char text[600], number[64];
     for (int i = 0; i < report->count; i++)
         if (report->embeddings[i].count > count) {
             count = report->embeddings[i].count;
             all = report->embeddings[i].all;
         }
+    if (count < all)
+        snprintf(number, sizeof number, "%lld of the %lld", (long long)count, (long long)all);
+    else
+        snprintf(number, sizeof number, "all %lld", (long long)all);
     snprintf(text, sizeof text,
-             "What the backbone makes of %lld of the %lld test images, one still view of each, "
+             "What the backbone makes of %s test images, one still view of each, "
              "scaled to unit length: by its two largest principal components, and by t-SNE, which "
              "begins there and keeps neighbours together, while distances between groups mean "
              "little. Point at a dot to see the image.",
-             (long long)count, (long long)all);
+             number);
     zonal__report_put_section(report, "embeddings", "Embeddings", count > 0 ? text : NULL);
     if (same_reason(report)) {
         zonal__report_put_missing(report, -1, report->embeddings[0].missing);

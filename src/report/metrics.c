@@ -118,10 +118,8 @@ static zonal_status read_lines(zonal__report_run *run, FILE *stream, char *line)
         zonal__report_note(run, "... and %lld more damaged lines of metrics.jsonl",
                            (long long)damaged - 3);
     if (run->series_count == MOST_SERIES)
-        zonal__report_note(run,
-                           "metrics.jsonl has numbers of more than %d names; the rest is left "
-                           "out",
-                           MOST_SERIES - 1);
+        zonal__report_note(run, "of metrics.jsonl only the numbers of the first %d names are shown",
+                           MOST_SERIES);
     zonal__flat_fini(&flat);
     return status;
 }

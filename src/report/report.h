@@ -35,7 +35,8 @@ enum { ZONAL__REPORT_PROFILE = 201 };
 typedef struct zonal__report_kernel {
     char label[160]; /* "heat, t = 5/d = 0.01953125, d = 256"; "": there is no kernel */
     double c[ZONAL__REPORT_PROFILE], phi[ZONAL__REPORT_PROFILE]; /* cosines and the profile there */
-    double uniform; /* the discrepancy of a batch of uniform points; NaN: not known */
+    double uniform;     /* the discrepancy of a batch of uniform points; NaN: not known */
+    double selectivity; /* S (zonal/loss.h); NaN: not known */
 } zonal__report_kernel;
 
 typedef struct zonal__report {
@@ -96,7 +97,7 @@ void zonal__report_put_missing(zonal__report *report, int run, const char *reaso
 
 /* A chart in its frame. One with nothing to show is no failure: a sentence stands in its place. */
 zonal_status zonal__report_put_chart(zonal__report *report, const zonal__svg_chart *chart);
-/* The runs with their lines. */
+/* The runs with their lines; of a single one nothing. */
 void zonal__report_put_legend(zonal__report *report);
 
 /* Colour and pattern of a run's lines, for report/svg.h: with 7 colours and 4 patterns no two runs

@@ -120,7 +120,7 @@
   }
 
   const sheets = document.querySelectorAll("img.sheet");
-  const columns = 25, side = 96;
+  const columns = 25, tile = 32; // of a sheet: embedding.h
   for (const map of document.querySelectorAll("svg.map")) {
     const points = [...map.querySelectorAll("path")].flatMap(path => {
       const name = path.querySelector("title")?.textContent ?? "";
@@ -143,12 +143,11 @@
       map.append(mark);
       box.replaceChildren();
       if (sheet) {
-        const thumb = document.createElement("span");
+        const thumb = document.createElement("canvas"), pen = thumb.getContext("2d");
         thumb.className = "thumb";
-        thumb.style.backgroundImage = `url(${sheet.src})`;
-        thumb.style.backgroundSize = `${columns * side}px auto`;
-        thumb.style.backgroundPosition =
-          `${-(point.i % columns) * side}px ${-Math.floor(point.i / columns) * side}px`;
+        thumb.width = thumb.height = tile;
+        pen.drawImage(sheet, point.i % columns * tile, Math.floor(point.i / columns) * tile, tile,
+          tile, 0, 0, tile, tile);
         box.append(thumb);
       }
       box.append(point.name ? `${point.name}, image ${point.i + 1}` : `image ${point.i + 1}`);

@@ -13,6 +13,7 @@ enum { WIDTH = 720, HEIGHT = 440, MOST_SERIES = 24, MOST_TICKS = 64, LONGEST_NAM
 
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000"};
+static const double DIGIT = 7.7; /* width of a digit of 12 pixels: the widest fonts have .64 */
 static const char *const patterns[] = {"none", "6 4", "1.5 4", "9 4 1.5 4"}; /* by "dashed" */
 #define MINUS "\xe2\x88\x92" /* U+2212, as wide as a digit */
 enum {
@@ -226,10 +227,11 @@ static void lay_out(picture *p) {
     }
     for (int i = 0; i < p->y.count; i++)
         if (p->y.ticks[i].labelled)
-            numbers = fmax(numbers, 6.7 * put_number(NULL, &p->y, p->y.ticks[i].value));
+            numbers = fmax(numbers, DIGIT * put_number(NULL, &p->y, p->y.ticks[i].value));
     p->left = (p->chart->page ? 12 : 22) + numbers + (p->chart->y_label ? 22 : 0);
     p->right = names > 0 ? p->width - 54 - names : p->width - (p->chart->page ? 18 : 28);
-    last = p->x.count > 0 ? 3.5 * put_number(NULL, &p->x, p->x.ticks[p->x.count - 1].value) : 0;
+    last =
+        p->x.count > 0 ? DIGIT / 2 * put_number(NULL, &p->x, p->x.ticks[p->x.count - 1].value) : 0;
     p->right = fmin(p->right, p->width - 4 - last); /* half of the last number stands beyond */
     p->top = p->chart->page ? 10 : p->chart->subtitle ? 70 : p->chart->title ? 54 : 24;
     p->bottom = p->height - (p->chart->page ? 26 : 36) - (p->chart->x_label ? 22 : 0);

@@ -81,6 +81,18 @@ static void add_last(table *t, const char *name, const char *title, int decimals
     }
 }
 
+/* As it was logged or, in a run that did not, as the settings have it. */
+static void add_selectivity(table *t) {
+    column *c = NULL;
+    for (int i = 0; i < t->report->count; i++) {
+        double value = zonal__report_last(&t->report->runs[i], "selectivity");
+        if (!isfinite(value)) value = t->report->kernels[i].selectivity;
+        if (!(value > 0)) continue;
+        if (!c) c = add_column(t, "", "Selectivity S", 1, 0);
+        if (c) c->value[i] = value;
+    }
+}
+
 static void add_training(table *t) {
     column *steps = add_column(t, "", "Steps", 0, 0), *speed;
     for (int i = 0; i < t->report->count; i++) {
@@ -91,7 +103,7 @@ static void add_training(table *t) {
     add_online(t);
     add_last(t, "effective_rank", "Effective rank", 1, 1);
     add_last(t, "rho", "Signal share \xcf\x81", 3, 1);
-    add_last(t, "selectivity", "Selectivity S", 2, 1);
+    add_selectivity(t);
     speed = add_column(t, "", "Images/s", 0, 0);
     for (int i = 0; speed && i < t->report->count; i++)
         speed->value[i] =

@@ -117,7 +117,7 @@ static void prepare(int64_t n, double *y) {
 
 /* memory: [n][n] p, [n][n] near, then [n][2] each of gradient, velocity and gain. */
 static void descend(int64_t n, double *memory, double *y) {
-    const double rate = fmax((double)n / (4 * exaggeration), 50);
+    const double rate = fmax((double)n / exaggeration, 5);
     double *p = memory, *near = p + n * n, *gradient = near + n * n, *velocity = gradient + 2 * n,
            *gain = velocity + 2 * n;
     for (int64_t i = 0; i < 2 * n; i++) gain[i] = 1;
