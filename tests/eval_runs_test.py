@@ -257,6 +257,8 @@ def test_not_stored():
         (there,) = run_json("eval", "run", *KNN)["results"]
         (moved,) = run_json("eval", "second", *KNN, "--data", "images")["results"]
         assert moved["accuracy"] == there["accuracy"]
+        run_json("eval", "second", *KNN, "--data", "images", "--k", 3)  # still its own: comes first
+        assert [r["k"] for r in stored("second/eval/knn.json")] == [3, 20]
 
     @case("a run that is not finished says so")
     def _():
