@@ -213,7 +213,7 @@ macro(zonal_library part header libraries package)
     endif()
 endmacro()
 # Image and data files, for src/data.
-zonal_library(JPEG jpeglib.h jpeg libjpeg62-turbo-dev)
+zonal_library(JPEG jpeglib.h jpeg libjpeg-dev)
 zonal_library(PNG png.h "png;png16" libpng-dev)
 zonal_library(WEBP webp/decode.h webp libwebp-dev)
 zonal_library(GIF gif_lib.h gif libgif-dev)

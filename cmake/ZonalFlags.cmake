@@ -22,6 +22,22 @@ target_compile_options(zonal_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:
 # a target's own options come behind the directory's, and the last one counts.
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
 
+# Hardening. The level of _FORTIFY_SOURCE is 3 where compiler and C library know it, and it wants an
+# optimised build; some distributions set a level of their own, hence -U. Linked in full at the start
+# (now), the tables of addresses are read-only from then on.
+include(CheckCSourceCompiles)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
+set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+check_c_source_compiles("#include <string.h>\nint main(void) { return 0; }" ZONAL_FORTIFY_3)
+unset(CMAKE_REQUIRED_FLAGS)
+add_compile_options($<$<COMPILE_LANGUAGE:C>:-fstack-protector-strong>)
+if(NOT ZONAL_SANITIZE) # whose own checks of the same functions say more
+    add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:C>,$<NOT:$<CONFIG:Debug>>>:\
+-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=$<IF:$<BOOL:${ZONAL_FORTIFY_3}>,3,2>>")
+endif()
+add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
+
 if(ZONAL_SANITIZE)
     string(APPEND CMAKE_C_FLAGS_DEBUG " -O1 -fno-omit-frame-pointer")
     # libzonal.so and the programs must agree on it, hence directory-wide and not in zonal_flags.

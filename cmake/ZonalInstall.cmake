@@ -2,10 +2,19 @@
 # relative to its own place, so `cmake --install build --prefix X` works for any X.
 include(CMakePackageConfigHelpers)
 
+# Libraries that lie where the loader does not look, as CUDA's and cuDNN's may, are found where they
+# were when this was built.
+set_target_properties(zonal PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+if(TARGET zonal_cli)
+    set_target_properties(zonal_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
+
 install(DIRECTORY include/zonal TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 install(TARGETS zonal zonal_static EXPORT zonalTargets)
 if(TARGET zonal_cli)
     install(TARGETS zonal_cli)
+    install(FILES bench/augment_torch.py bench/loss_torch.py bench/train_torch.py
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zonal/bench)
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/zonal)
@@ -28,3 +37,6 @@ endif()
 list(JOIN pc_libs " " pc_libs)
 configure_file(cmake/zonal.pc.in ${PROJECT_BINARY_DIR}/zonal.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/zonal.pc DESTINATION ${pc_dir})
+
+install(CODE "set(zonal_libdir \"${CMAKE_INSTALL_LIBDIR}\")")
+install(SCRIPT cmake/ZonalInstalled.cmake)

@@ -73,7 +73,7 @@ need cmake cmake_new_enough                         # the build, 3.25 or later
 need pkg-config has pkg-config                      # finds OpenBLAS; tries the installed zonal.pc
 need libopenblas-dev links cblas.h openblas         # matrix products of the fast CPU side
 need liblapacke-dev links lapacke.h lapacke         # eigenvalues of covariances
-need libjpeg62-turbo-dev links_image jpeglib.h jpeg  # photographs
+need libjpeg-dev links_image jpeglib.h jpeg         # photographs
 need libpng-dev links png.h png                     # pictures in and out
 need zlib1g-dev links zlib.h z                      # .gz files, checksums
 need libwebp-dev links webp/decode.h webp           # WebP images
@@ -87,10 +87,12 @@ if [[ $task != build ]]; then
     need python3-h5py module h5py                   # HDF5 files to read
 fi
 if [[ $task == ci ]]; then
-    need python3-sklearn module sklearn              # logistic regression and k-NN to compare with
+    need python3-sklearn module sklearn             # logistic regression and k-NN to compare with
     need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real pictures to learn on
     need chromium has chromium                      # shows the page of zonal report
     need clang-format-14 clang_format_14            # the layout check; versions disagree, so this one
+    need shellcheck has shellcheck                  # the check of the scripts
+    need debootstrap has debootstrap                # a bare machine to try the first commands on
 fi
 
 ((${#missing[@]})) || exit 0

@@ -177,8 +177,8 @@ fake_tool() { # fake_tool <name> <line of shell>
     printf '#!/bin/sh\n%s\n' "$2" >"$bare/$1"
     chmod +x "$bare/$1"
 }
-everything="build-essential cmake pkg-config libopenblas-dev liblapacke-dev libdnnl-dev"
-everything+=" libjpeg62-turbo-dev libpng-dev zlib1g-dev libwebp-dev libgif-dev libtiff-dev"
+everything="build-essential cmake pkg-config libopenblas-dev liblapacke-dev"
+everything+=" libjpeg-dev libpng-dev zlib1g-dev libwebp-dev libgif-dev libtiff-dev"
 
 check_fails "setup: without apt-get, names the packages" "apt-get install $everything" setup build
 check_fails "setup: more of them for the tests" "$everything python3 python3-numpy python3-mpmath" \

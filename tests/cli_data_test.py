@@ -188,14 +188,29 @@ def test_sources():
         assert done.returncode == 0 and "\x1b" not in done.stdout, done.stdout
         assert "b??[31mc" in done.stdout and "\n    ... and 3 more\n" in done.stdout
 
+    @case("info: WebP, BMP, GIF and TIFF are read, or named with their number")
+    def _():
+        os.makedirs("kinds")
+        for i, ending in enumerate(("png", "webp", "bmp", "gif", "tif", "TIFF")):
+            Image.new("RGB", (10, 8), (40 * i, 90, 200)).save(f"kinds/{i}.{ending}")
+        done = run("data", "info", "kinds", "--json")
+        skipped = sum(int(line.split("skipped ")[1].split()[0])
+                      for line in done.stderr.splitlines() if "skipped" in line)
+        assert json.loads(done.stdout)["count"] + skipped == 6, done.stderr
+        assert all("this build has no lib" in line or "giflib" in line
+                   for line in done.stderr.splitlines()), done.stderr
+        shutil.rmtree("kinds")
+
     @case("pack: the same pictures, labels and names as the folder")
     def _():
         done = run("data", "pack", "set", "--out", "set.zpk")
-        assert done.returncode == 0 and "19 pictures" in done.stdout, done.stderr
+        assert done.returncode == 0 and "19 images (train " in done.stdout, done.stderr
         a, b = run_json("data", "info", "set"), run_json("data", "info", "set.zpk")
         assert b["kind"] == "pack"
-        for key in ("count", "classes", "mean", "deviation", "smallest", "largest"):
+        for key in ("count", "classes", "smallest", "largest"):
             assert a[key] == b[key], key
+        for key in ("mean", "deviation"):  # the pack has them part by part
+            assert np.allclose(a[key], b[key], rtol=1e-12), key
 
     @case("pack: parts are marked, and fitted to a square")
     def _():
@@ -207,6 +222,43 @@ def test_sources():
         val = run_json("data", "info", "parts.zpk", "--split", "val")
         assert whole["largest"] == [16, 16] and train["count"] + val["count"] == whole["count"]
         assert train["count"] == run_json("data", "info", "set", "--split", "train")["count"]
+
+    @case("pack: keeps the division, of a set with parts and of one that is divided by the seed")
+    def _():
+        classes("parts/train", {"ant": 6, "bee": 5})
+        classes("parts/val", {"ant": 2, "bee": 3})
+        for source, options in (("parts", ()), ("set", ("--seed", 3, "--val-share", 0.2))):
+            done = run("data", "pack", source, *options, "--out", "kept.zpk")
+            assert done.returncode == 0, done.stderr
+            counts = {}
+            for split in ("train", "val", "test"):
+                a = run_json("data", "info", source, "--split", split, "--quiet", *options)
+                b = run_json("data", "info", "kept.zpk", "--split", split, "--quiet", "--seed", 99)
+                for key in ("count", "classes", "mean", "deviation"):
+                    assert a[key] == b[key], (source, split, key, a[key], b[key])
+                counts[split] = a["count"]
+            if source == "parts":  # val serves as test, and is packed once
+                assert counts == {"train": 11, "val": 5, "test": 5}
+                assert "16 images (train 11, val 5)" in done.stdout, done.stdout
+            else:
+                assert sum(counts.values()) == 19 and min(counts.values()) > 0
+        whole = run("data", "pack", "parts", "--split", "all", "--out", "kept.zpk")
+        assert "16 images\n" in whole.stdout, whole.stdout
+        shutil.rmtree("parts")
+
+    @case("pack: does not enlarge unless it is told to")
+    def _():
+        picture("tiny/a/0.png", 24, 20)
+        picture("tiny/a/1.png", 60, 50)
+        for flags, smallest, largest in (((), [20, 20], [32, 32]),
+                                         (("--enlarge",), [32, 32], [32, 32])):
+            for fit in ("centre", "stretch"):
+                done = run("data", "pack", "tiny", "--split", "all", "--fit", fit, "--side", 32,
+                           "--out", "t.zpk", *flags)
+                r = run_json("data", "info", "t.zpk")
+                assert (r["smallest"], r["largest"]) == (smallest, largest), (fit, r)
+                assert ("1 are smaller than 32 x 32" in done.stdout) != bool(flags), done.stdout
+        shutil.rmtree("tiny")
 
     @case("a truncated picture is named, counted and left out")
     def _():

@@ -541,8 +541,9 @@ def test_bad_options():
     bad("--band", "--bnad", 2)
     for value in ("0", "-1", "0/d", "-5/d", "nan", "inf", "5/e", "", "1e999"):
         bad("--t", f"--t={value}")
-    for value in ("0", "-1", "65", "1.5"):
+    for value in ("0", "-1", "65"):
         bad("--band", "--band", value, method="mmd-band")
+    bad("the band must be a whole number", "--band", "1.5", method="mmd-band")
     for value in ("0", "-1", "0/d"):
         bad("--scale", "--scale", value, method="mmd-induced")
     for value in ("0", "1", "-0.5", "2"):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The picture codecs against Pillow, which stands on the same libjpeg, and, for PNG, against the
+"""The picture codecs against Pillow, which stands on the same libraries, and, for PNG, against the
 samples that an encoder of our own (pictures/make.py) has put into the file.
 
     codec_test.py decode_picture         the program of tests/decode_picture.c"""
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,14 @@ def decode(path, channels=0, least_side=0):
     width, height, depth = map(int, words[6:9])
     return words[1:2] + list(map(int, words[2:6])), np.frombuffer(pixels, np.uint8).reshape(
         height, width, depth)
+
+
+def refused(name, path, text):
+    try:
+        decode(path)
+        report(False, name, "it was accepted")
+    except Refused as why:
+        report(text in str(why) and "FORMAT" in str(why), name, why)
 
 
 def array(picture):
@@ -90,7 +99,7 @@ def test_jpeg():
         want = Image.open("x.jpg")
         depth = len(want.getbands())
         compare(f"JPEG {name}", "x.jpg", array(want), JPEG_TOLERANCE,
-                probe=["jpeg", want.width, want.height, depth, 1])
+                probe=["JPEG", want.width, want.height, depth, 1])
         compare(f"JPEG {name} to RGB", "x.jpg", array(want.convert("RGB")), JPEG_TOLERANCE, 3)
         # Pillow's grey of a JPEG is the file's luma, if asked for in time.
         luma = Image.open("x.jpg")
@@ -108,7 +117,7 @@ def test_scaled_jpeg():
         want.draft("RGB", (203 // by, 150 // by))
         report(want.size == size, f"Pillow scales by {by}", f"{want.size}, want {size}")
         compare(f"JPEG, least side {least_side}: 1/{by}", "x.jpg", array(want), JPEG_TOLERANCE, 0,
-                least_side, ["jpeg", 203, 150, 3, 1])
+                least_side, ["JPEG", 203, 150, 3, 1])
 
 
 def test_orientation():
@@ -124,7 +133,7 @@ def test_orientation():
             want = ImageOps.exif_transpose(Image.open("x.jpg"))
             name = f"orientation {orientation}, {endian} endian"
             compare(name, "x.jpg", array(want), JPEG_TOLERANCE,
-                    probe=["jpeg", *want.size, 3, orientation])
+                    probe=["JPEG", *want.size, 3, orientation])
         turned = Image.open("x.jpg")
         turned.draft("RGB", (20, 12))
         want = ImageOps.exif_transpose(turned)
@@ -137,7 +146,7 @@ def test_inks():
         picture.save("x.jpg", quality=quality)
         want = Image.open("x.jpg")
         compare(f"CMYK at {quality}", "x.jpg", array(want.convert("RGB")), JPEG_TOLERANCE,
-                probe=["jpeg", 50, 33, 3, 1])
+                probe=["JPEG", 50, 33, 3, 1])
         # Grey of the colours: Pillow's weights are ours to 1/65536, so one more for the rounding.
         compare(f"CMYK at {quality} to grey", "x.jpg", array(want.convert("RGB").convert("L")),
                 JPEG_TOLERANCE + 1, 1)
@@ -194,7 +203,7 @@ def test_png():
                                      transparent=transparent, **options))
                 name = (f"PNG {names[colour]}, {depth} bits, {width} x {height}"
                         f"{', interlaced' * interlaced}{', transparent' * bool(transparent)}")
-                compare(name, "x.png", want, 0, probe=["png", width, height, want.shape[2], 1])
+                compare(name, "x.png", want, 0, probe=["PNG", width, height, want.shape[2], 1])
             if width == 21 and not (colour == make.GREY and depth == 16):  # Pillow clips those
                 compare(f"{name}, as Pillow's RGB", "x.png",
                         array(Image.open("x.png").convert("RGB")), 0, 3)
@@ -223,11 +232,135 @@ def test_writing():
         os.remove("y.png")
 
 
+def both(name, path, tolerance=0, probe=None):
+    """As RGB against Pillow's, and as grey against the grey of that (1 more for the rounding)."""
+    want = Image.open(path).convert("RGB")
+    compare(name, path, array(want), tolerance, 3, probe=probe)
+    compare(f"{name}, to grey", path, array(want.convert("L")), tolerance + 1, 1)
+
+
+def test_webp():
+    picture = photograph(93, 61)
+    see_through = picture.convert("RGBA")
+    see_through.putalpha(picture.convert("L"))
+    for name, original, options in (("lossy", picture, {}), ("lossless", picture, {"lossless": True}),
+                                    ("lossy with alpha", see_through, {}),
+                                    ("lossless with alpha", see_through,
+                                     {"lossless": True, "exact": True}),
+                                    ("1 x 1", picture.crop((0, 0, 1, 1)), {})):
+        original.save("x.webp", **options)
+        both(f"WebP {name}", "x.webp", JPEG_TOLERANCE, ["WebP", *original.size, 3, 1])
+    picture.save("x.webp", save_all=True, lossless=True,
+                 append_images=[ImageChops.invert(picture)])
+    both("WebP, two frames", "x.webp", 0, ["WebP", 93, 61, 3, 1])
+
+
+def bmp_16(pixels, masks=None, header=40, from_above=False):
+    """A BMP of 16 bits, which Pillow does not write."""
+    height, width = pixels.shape
+    rows = [row.astype("<u2").tobytes() + bytes(width % 2 * 2) for row in pixels]
+    data = b"".join(rows if from_above else rows[::-1])
+    extra = struct.pack("<3I", *masks) if masks else b""
+    head = struct.pack("<IiiHHIIiiII", header, width, -height if from_above else height, 1, 16,
+                       3 if masks else 0, len(data), 0, 0, 0, 0)
+    at = 14 + len(head) + len(extra)
+    return b"BM" + struct.pack("<IHHI", at + len(data), 0, 0, at) + head + extra + data
+
+
+def test_bmp():
+    picture = photograph(91, 61)
+    for mode in ("RGB", "RGBA", "L", "P", "1"):
+        picture.convert(mode).save("x.bmp")
+        depth = 1 if mode in ("L", "1") else 3
+        both(f"BMP {mode}", "x.bmp", 0, ["BMP", 91, 61, 3, 1][:3] + [depth, 1])
+    picture.quantize(13).save("x.bmp")
+    both("BMP, 4 bits", "x.bmp")
+    samples = np.random.default_rng(2).integers(0, 1 << 16, (9, 7))
+    for masks, shifts in ((None, (10, 5, 0)), ((0x7c00, 0x3e0, 0x1f), (10, 5, 0)),
+                          ((0xf800, 0x7e0, 0x1f), (11, 5, 0))):
+        for from_above in (False, True):
+            open("x.bmp", "wb").write(bmp_16(samples, masks, from_above=from_above))
+            most = [(m >> s) for m, s in zip(masks or (0x7c00, 0x3e0, 0x1f), shifts)]
+            want = np.stack([np.floor((samples >> s & m) * 255 / m + 0.5)
+                             for s, m in zip(shifts, most)], axis=-1)
+            compare(f"BMP, 16 bits, {masks}, from above {from_above}", "x.bmp",
+                    want.astype(np.uint8), 0)
+            both(f"BMP, 16 bits, {masks}, from above {from_above}, as Pillow", "x.bmp", 1)
+    good = open("x.bmp", "rb").read()
+    picture.convert("L").save("x.bmp")
+    packed = bytearray(open("x.bmp", "rb").read())
+    packed[30] = 1
+    for name, data, text in (("cut off", good[:-1], "it ends early"),
+                             ("run-length", bytes(packed), "is a compressed BMP")):
+        open("x.bmp", "wb").write(data)
+        refused(f"BMP {name}", "x.bmp", text)
+
+
+def test_gif():
+    picture = photograph(93, 61)
+    for name, original, options in (
+            ("plain", picture.quantize(256), {}), ("few colours", picture.quantize(5), {}),
+            ("interlaced", picture.quantize(64), {"interlace": 1}), ("grey", picture.convert("L"), {}),
+            ("transparent", picture.quantize(64), {"transparency": 3}),
+            ("two frames", picture.quantize(64), {"save_all": True, "append_images": [
+                ImageChops.invert(picture).quantize(64)]})):
+        original.save("x.gif", **options)
+        both(f"GIF {name}", "x.gif", 0, ["GIF", 93, 61, 3, 1])
+    # A first frame that does not fill the screen.
+    data = bytearray(open("x.gif", "rb").read())
+    data[6:10] = struct.pack("<HH", 120, 70)
+    open("x.gif", "wb").write(data)
+    both("GIF on a larger screen", "x.gif", 0, ["GIF", 120, 70, 3, 1])
+    data[6:10] = struct.pack("<HH", 92, 61)
+    open("x.gif", "wb").write(data)
+    refused("GIF whose frame does not fit", "x.gif", "its first frame does not fit")
+    open("x.gif", "wb").write(data[:400])
+    refused("GIF cut off", "x.gif", "is a damaged GIF")
+
+
+def test_tiff():
+    picture = photograph(93, 61)
+    see_through = picture.convert("RGBA")
+    see_through.putalpha(picture.convert("L"))
+    for mode, original in (("RGB", picture), ("RGBA", see_through), ("L", picture.convert("L")),
+                           ("P", picture.quantize(64)), ("1", picture.convert("1"))):
+        for packing in (None, "tiff_lzw", "tiff_adobe_deflate", "packbits"):
+            original.save("x.tif", compression=packing)
+            depth = 1 if mode in ("L", "1") else 3
+            both(f"TIFF {mode}, {packing}", "x.tif", 0, ["TIFF", 93, 61, depth, 1])
+    turns = Image.Transpose
+    for orientation, turn in enumerate((turns.FLIP_LEFT_RIGHT, turns.ROTATE_180,
+                                        turns.FLIP_TOP_BOTTOM, turns.TRANSPOSE, turns.ROTATE_270,
+                                        turns.TRANSVERSE, turns.ROTATE_90), 2):
+        picture.save("x.tif", tiffinfo={274: orientation})
+        want = picture.transpose(turn)
+        compare(f"TIFF, orientation {orientation}", "x.tif", array(want), 0,
+                probe=["TIFF", *want.size, 3, orientation])
+    picture.save("x.tif", save_all=True, append_images=[ImageChops.invert(picture)])
+    both("TIFF, two pictures", "x.tif")
+    data = open("x.tif", "rb").read()
+    open("x.tif", "wb").write(data[:3000])
+    refused("TIFF cut off", "x.tif", "x.tif")
+    Image.fromarray(np.zeros((5, 5), np.float32)).save("x.tif")
+    refused("TIFF of real numbers", "x.tif", "cannot be decoded")
+
+
+def test_bombs():
+    """A few bytes that claim many pixels: refused by the head."""
+    Image.new("1", (9000, 9000)).save("x.tif", compression="tiff_adobe_deflate")
+    refused("TIFF of 81 million pixels", "x.tif", "more than 67108864 pixels")
+    Image.new("1", (16, 16)).save("x.gif")
+    data = bytearray(open("x.gif", "rb").read())
+    data[6:10] = b"\xff\xff\xff\xff"
+    open("x.gif", "wb").write(data)
+    refused("GIF of 65535 x 65535", "x.gif", "claims 65535 x 65535 pixels")
+
+
 def test_kept_pictures():
     """The files in pictures/ are what make.py says they are."""
     folder = os.path.dirname(make.__file__)
     for name in sorted(os.listdir(folder)):
-        if not name.endswith((".jpg", ".png")):
+        if name.endswith(".py") or name == "lossy.webp":
             continue
         path = os.path.join(folder, name)
         grey = name.startswith("grey")
@@ -246,8 +379,12 @@ def main():
         os.chdir(folder)
         photograph(8, 8).save("x.jpg")
         photograph(8, 8).save("x.png")
+        for name in ("x.webp", "x.bmp", "x.gif", "x.tif"):
+            photograph(8, 8).save(name)
         parts = {"x.jpg": (test_jpeg, test_scaled_jpeg, test_orientation, test_inks),
-                 "x.png": (test_png, test_png_by_pillow, test_writing)}
+                 "x.png": (test_png, test_png_by_pillow, test_writing),
+                 "x.webp": (test_webp,), "x.bmp": (test_bmp,), "x.gif": (test_gif,),
+                 "x.tif": (test_tiff, test_bombs)}
         everything = True
         for path, tests in parts.items():
             try:

@@ -31,8 +31,8 @@ static void report(zonal__decoder *decoder, const char *path, const zonal__decod
         printf("failed %s %s\n", zonal_status_name(status), zonal_last_error()->message);
         return;
     }
-    printf("ok %s %d %d %d %d %d %d %d\n", info.kind == ZONAL__PICTURE_JPEG ? "jpeg" : "png",
-           info.width, info.height, info.channels, info.orientation, image->width, image->height,
+    printf("ok %s %d %d %d %d %d %d %d\n", zonal__picture_format(info.kind), info.width,
+           info.height, info.channels, info.orientation, image->width, image->height,
            image->channels);
     fwrite(image->pixels, 1, (size_t)image->width * (size_t)image->height * (size_t)image->channels,
            stdout);

@@ -92,8 +92,12 @@ def train(out, *arguments):
 
 
 def remove(*names):
+    """Also the index that lies beside rows of features."""
     for name in names:
         shutil.rmtree(name) if os.path.isdir(name) else os.remove(name)
+        index = name[:-len("npy")] + "csv"
+        if name.endswith(".npy") and os.path.exists(index):
+            os.remove(index)
 
 
 # ---- torchvision ---------------------------------------------------------------------------------

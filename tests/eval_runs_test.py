@@ -153,10 +153,12 @@ def test_stored():
         run_json("eval", "run", *KNN, "--k", 5)
         run_json("eval", "run", *KNN, "--test", "val")
         run_json("eval", "run", *KNN, "--checkpoint", "best")
+        run_json("eval", "run", *KNN, "--mean", "0.4")
         run_json("eval", "run", *KNN, "--k", 5)
         found = [(r["k"], r["part"]) for r in stored("run/eval/knn.json")]
-        assert found == [(5, "test"), (20, "test"), (20, "val"), (20, "test")], found
-        assert len({r["conditions"] for r in stored("run/eval/knn.json")}) == 4
+        want = [(5, "test"), (20, "test"), (20, "test"), (20, "val"), (20, "test")]
+        assert found == want, found
+        assert len({r["conditions"] for r in stored("run/eval/knn.json")}) == 5
 
     @case("results on other data do not stand before those on the run's own")
     def _():

@@ -85,11 +85,11 @@ typedef struct input {
 
 static const char *const good_headers[] = {
     "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-    "{\"__metadata__\":{\"format\":\"pt\",\"k\":\"\\u00e9\\ud83d\\ude00\"},"
-    "\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]},"
-    "\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}   ",
-    "{\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
-    "\"n\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[8,8]}}",
+    ("{\"__metadata__\":{\"format\":\"pt\",\"k\":\"\\u00e9\\ud83d\\ude00\"},"
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]},"
+     "\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}   "),
+    ("{\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+     "\"n\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[8,8]}}"),
 };
 
 static const char *const pieces[] = {"{",

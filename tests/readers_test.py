@@ -126,16 +126,17 @@ def allocations(path):
 
 
 def check_split(path, n, labels):
-    """Train, val and test of a source without splits: disjoint, exhaustive, a tenth each."""
+    """Train, val and test of a source without splits: disjoint, exhaustive, a tenth each within 5
+    standard deviations of a binomial count, and some of each class."""
     parts = [Source(path, split, seed=5) for split in (TRAIN, VAL, TEST)]
     together = np.concatenate([p.order for p in parts])
     assert sorted(together) == list(range(n))
     for part, share in zip(parts, (None, 0.1, 0.1)):
         assert np.array_equal(part.labels, labels[part.order])
+        if share:
+            assert abs(part.count - share * n) < 5 * (n * share * (1 - share)) ** 0.5 + 1
         for c in np.unique(labels):
-            size = np.sum(labels == c)
-            want = int(share * size + 0.5) if share else size - 2 * int(0.1 * size + 0.5)
-            assert np.sum(part.labels == c) == want
+            assert np.sum(part.labels == c) >= (np.sum(labels == c) > 2)
     return parts
 
 
@@ -376,6 +377,8 @@ def galaxy10_bombs(folder):
             for x in range(0, 256, 64):
                 file["images"].id.write_direct_chunk((0, y, x, 0), zeros)
     code, megabytes = peak("dump", path, ALL, 0, 0, os.devnull)
+    if code != 0:  # skips where there is no zlib
+        tool("dump", path, ALL, 0, 0, os.devnull)
     assert code == 0 and megabytes < 400, (code, megabytes)
     with h5py.File(path, "w") as file:
         file.create_dataset("images", (2 ** 24, 1, 1, 3), "u1", chunks=(2 ** 10, 1, 1, 3),
@@ -448,8 +451,9 @@ def check_cifar(folder, hundred):
     assert sorted(np.concatenate([train.order, val.order])) == list(range(n))
     equal(train.pictures, pictures[train.order])
     equal(val.pictures, pictures[val.order])
+    assert abs(val.count - 0.1 * n) < 5 * (0.09 * n) ** 0.5 + source.classes
     for c in range(source.classes):
-        assert np.sum(val.labels == c) == int(0.1 * np.sum(labels[:n] == c) + 0.5)
+        assert np.sum(val.labels == c) >= (np.sum(labels[:n] == c) > 1)
     assert not np.array_equal(val.order, Source(folder, VAL, seed=5).order)
 
 
@@ -600,7 +604,7 @@ def idx_refused(folder):
     idx(folder, "train-labels-idx1-ubyte", labels[:89])
     answer = tool("dump", path, ALL, 0, 0, os.devnull)
     assert answer["status"] == ["FORMAT"]
-    assert "has 89 labels, but there are 90 pictures" in answer["sentence"][0]
+    assert "has 89 labels, but there are 90 images" in answer["sentence"][0]
     os.remove(os.path.join(folder, "train-labels-idx1-ubyte"))
     answer = tool("dump", folder, TRAIN, 0, 0, os.devnull)
     assert answer["status"] == ["IO"] and "train-labels-idx1-ubyte" in answer["sentence"][0]
@@ -612,10 +616,8 @@ def idx_bomb(folder):
     # 400 MB of zeros in 400 KB; and labels that are a pipe, which nobody writes to.
     pictures, labels = mnist(folder)
     path = os.path.join(folder, "train-images-idx3-ubyte.gz")
-    with gzip.open(path, "wb") as file:
-        file.write(b"\0\0\x08\x03" + struct.pack(">3I", 4000, 316, 316))
-        for _ in range(400):
-            file.write(bytes(998560))
+    head = gzip.compress(b"\0\0\x08\x03" + struct.pack(">3I", 4000, 316, 316))
+    open(path, "wb").write(head + 400 * gzip.compress(bytes(998560)))
     os.remove(os.path.join(folder, "train-images-idx3-ubyte"))
     refused(path, "FORMAT", "claims to unpack to 399424000 bytes")
     code, megabytes = peak("dump", path, ALL, 0, 0, os.devnull)

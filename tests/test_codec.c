@@ -217,7 +217,7 @@ static void test_garbage(void) {
         CHECK_FAILS(zonal__image_probe(texts[i], strlen(texts[i]), "some.file", &info),
                     ZONAL_FORMAT, "some.file");
     CHECK_FAILS(zonal__image_probe(zeros, sizeof zeros, "zero", &info), ZONAL_FORMAT,
-                "zero is neither a JPEG nor a PNG");
+                "zero is neither JPEG, PNG, WebP");
     if (save(test_folder_file(&folder, "empty.jpg"), "", 0))
         CHECK_FAILS(zonal__image_read(decoder, folder.name, NULL, &image), ZONAL_FORMAT,
                     "empty.jpg is empty");

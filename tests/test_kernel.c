@@ -37,25 +37,11 @@ static zonal_kernel_spec spec_of(const golden_kernel *golden) {
     zonal_kernel_spec spec = {.family = golden->family,
                               .without_multiplicity = golden->flat,
                               .log_profile = golden->positive};
-    switch (golden->family) {
-    case ZONAL_HEAT:
-        spec.t = golden->parameter;
-        break;
-    case ZONAL_BAND:
-        spec.band = (int)golden->parameter;
-        break;
-    case ZONAL_INDUCED:
-        spec.scale = golden->parameter;
-        break;
-    case ZONAL_POISSON:
-        spec.r = golden->parameter;
-        break;
-    case ZONAL_SPECTRUM:
+    if (golden->family == ZONAL_SPECTRUM) {
         spec.weights = golden->weights;
         spec.n_weights = (int)golden->parameter;
-        break;
-    default:
-        break;
+    } else {
+        spec.parameter.factor = golden->parameter;
     }
     return spec;
 }
@@ -222,10 +208,10 @@ static void test_defaults(void) {
     const struct {
         zonal_kernel_spec given, meant;
     } pairs[] = {
-        {{.family = ZONAL_HEAT}, {.family = ZONAL_HEAT, .t = 5 / d}},
-        {{.family = ZONAL_BAND}, {.family = ZONAL_BAND, .band = 2}},
-        {{.family = ZONAL_INDUCED}, {.family = ZONAL_INDUCED, .scale = d}},
-        {{.family = ZONAL_POISSON}, {.family = ZONAL_POISSON, .r = 0.3 * log(d) / d}},
+        {{.family = ZONAL_HEAT}, {.family = ZONAL_HEAT, .parameter = {5 / d, 0}}},
+        {{.family = ZONAL_BAND}, {.family = ZONAL_BAND, .parameter = {2, 0}}},
+        {{.family = ZONAL_INDUCED}, {.family = ZONAL_INDUCED, .parameter = {d, 0}}},
+        {{.family = ZONAL_POISSON}, {.family = ZONAL_POISSON, .parameter = {0.3 * log(d) / d, 0}}},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         zonal_kernel *given = NULL, *meant = NULL;
@@ -244,7 +230,7 @@ static void test_defaults(void) {
 
 /* Below phi = 1e-250 log phi goes on in a straight line. */
 static void test_tangent(void) {
-    zonal_kernel_spec spec = {.family = ZONAL_HEAT, .t = 1.0 / 2048, .log_profile = 1};
+    zonal_kernel_spec spec = {.family = ZONAL_HEAT, .parameter = {1.0 / 2048, 0}, .log_profile = 1};
     const double c[5] = {-1, -0.875, -0.75, -0.625, -0.5};
     double l[5];
     zonal_kernel *kernel;
@@ -294,32 +280,39 @@ static zonal_status create(zonal_kernel_spec spec, int64_t dim) {
 
 static void test_bad_input(void) {
     const zonal_status bad = ZONAL_ARGUMENT;
-    CHECK_FAILS(create(HEAT(0), 1), ZONAL_SHAPE, "from 2 to 4096, got 1");
-    CHECK_FAILS(create(HEAT(0), 4097), ZONAL_SHAPE, "got 4097");
-    CHECK_FAILS(create(HEAT(0), -3), ZONAL_SHAPE, "got -3");
-    CHECK_FAILS(create(HEAT(.t = -1), 8), bad, "t must be positive and finite, got -1");
-    CHECK_FAILS(create(HEAT(.t = NAN), 8), bad, "t must be positive");
-    CHECK_FAILS(create(HEAT(.t = INFINITY), 8), bad, "t must be positive");
-    CHECK_FAILS(create(HEAT(.t = 1e-12), 8), bad, "too narrow");
-    CHECK_FAILS(create(HEAT(.t = 1e5), 8), bad, "constant to the last digit");
-    CHECK_FAILS(create(HEAT(.t = 20, .log_profile = 1), 8), bad, "the kernel is flat");
-    CHECK_FAILS(create(HEAT(.t = 1e-6, .log_profile = 1), 8), bad, "too narrow");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .band = 65}, 8), bad, "1 to 64");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .band = -1}, 8), bad, "got -1");
+    CHECK_FAILS(create(HEAT(.weights = NULL), 1), ZONAL_SHAPE, "from 2 to 4096, got 1");
+    CHECK_FAILS(create(HEAT(.weights = NULL), 4097), ZONAL_SHAPE, "got 4097");
+    CHECK_FAILS(create(HEAT(.weights = NULL), -3), ZONAL_SHAPE, "got -3");
+    CHECK_FAILS(create(HEAT(.parameter.factor = -1), 8), bad,
+                "t must be positive and finite, got -1");
+    CHECK_FAILS(create(HEAT(.parameter.factor = NAN), 8), bad, "t must be positive");
+    CHECK_FAILS(create(HEAT(.parameter.factor = INFINITY), 8), bad, "t must be positive");
+    CHECK_FAILS(create(HEAT(.parameter.factor = 1e-12), 8), bad, "too narrow");
+    CHECK_FAILS(create(HEAT(.parameter.factor = 1e5), 8), bad, "constant to the last digit");
+    CHECK_FAILS(create(HEAT(.parameter.factor = 20, .log_profile = 1), 8), bad,
+                "the kernel is flat");
+    CHECK_FAILS(create(HEAT(.parameter.factor = 1e-6, .log_profile = 1), 8), bad, "too narrow");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .parameter = {65, 0}}, 8), bad,
+                "1 to 64");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .parameter = {-1, 0}}, 8), bad,
+                "got -1");
     CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .log_profile = 1}, 8), bad,
                 "positive everywhere");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .scale = -1}, 8), bad, "scale");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .scale = NAN}, 8), bad,
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {-1, 0}}, 8), bad,
                 "scale");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .scale = 10001}, 8), bad,
-                "at most 10000");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .r = 1}, 8), bad,
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {NAN, 0}}, 8), bad,
+                "scale");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {10001, 0}}, 8),
+                bad, "at most 10000");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {1, 0}}, 8), bad,
                 "between 0 and 1, got 1");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .r = -0.1}, 8), bad,
-                "got -0.1");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .r = NAN}, 8), bad, "r must");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .r = 0.9999}, 4096), bad,
-                "too narrow");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {-0.1, 0}}, 8),
+                bad, "got -0.1");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {NAN, 0}}, 8), bad,
+                "r must");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {0.9999, 0}}, 4096), bad,
+        "too narrow");
     CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_CHORDAL, .log_profile = 1}, 8), bad,
                 "chordal is 0 at c = -1");
     CHECK_FAILS(create((zonal_kernel_spec){.family = (zonal_family)9}, 8), bad, "family 9");
@@ -390,8 +383,9 @@ static void test_memory(void) {
     static const double weights[4] = {1, 0.05, 0.01, 0.001};
     for (int family = ZONAL_HEAT; family <= ZONAL_SPECTRUM; family++)
         for (int with_log = 0; with_log <= 1; with_log++) {
-            zonal_kernel_spec spec = {
-                .family = (zonal_family)family, .t = 0.4, .log_profile = with_log};
+            zonal_kernel_spec spec = {.family = (zonal_family)family,
+                                      .parameter = {family == ZONAL_HEAT ? 0.4 : 0, 0},
+                                      .log_profile = with_log};
             if (with_log && (family == ZONAL_BAND || family == ZONAL_CHORDAL)) continue;
             if (family == ZONAL_SPECTRUM) {
                 spec.weights = weights;
@@ -401,7 +395,26 @@ static void test_memory(void) {
         }
 }
 
+/* A parameter may go with the dimension. */
+static void test_numbers(void) {
+    static const struct {
+        zonal_number number;
+        double value;
+    } cases[] = {{{5, -1}, 5. / 64}, {{0.25, 0}, 0.25}, {{0, 0}, 5. / 64}, {{0, 1}, 5. / 64}};
+    for (int i = 0; i < 4; i++) {
+        const zonal_kernel_spec a = {.family = ZONAL_HEAT, .parameter = cases[i].number};
+        const zonal_kernel_spec b = {.family = ZONAL_HEAT, .parameter = {cases[i].value, 0}};
+        zonal_kernel *one = NULL, *other = NULL;
+        if (CHECK_OK(zonal_kernel_create(&a, 64, &one)) &&
+            CHECK_OK(zonal_kernel_create(&b, 64, &other)))
+            CHECK(zonal_kernel_weight(one, 3) == zonal_kernel_weight(other, 3));
+        zonal_kernel_destroy(one);
+        zonal_kernel_destroy(other);
+    }
+}
+
 static const test_case tests[] = {
+    {"numbers", test_numbers},
     {"profiles", test_profiles},
     {"logarithms", test_logarithms},
     {"constants", test_constants},

@@ -107,25 +107,11 @@ static void *make_rows(int kind, int64_t n, int64_t d, zonal_precision precision
 static zonal_loss_options options_of(const golden_loss *golden) {
     zonal_loss_options options = {0};
     CHECK_OK(zonal_loss_defaults(golden->method, &options));
-    switch (options.kernel.family) {
-    case ZONAL_HEAT:
-        options.kernel.t = golden->parameter;
-        break;
-    case ZONAL_BAND:
-        options.kernel.band = (int)golden->parameter;
-        break;
-    case ZONAL_INDUCED:
-        options.kernel.scale = golden->parameter;
-        break;
-    case ZONAL_POISSON:
-        options.kernel.r = golden->parameter;
-        break;
-    case ZONAL_SPECTRUM:
+    if (options.kernel.family == ZONAL_SPECTRUM) {
         options.kernel.weights = golden->weights;
         options.kernel.n_weights = golden->n_weights;
-        break;
-    default:
-        break;
+    } else {
+        options.kernel.parameter.factor = golden->parameter;
     }
     options.kernel.without_multiplicity = golden->flat;
     options.estimator = (zonal_estimator)golden->estimator;
@@ -635,7 +621,7 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
     void *x = make_large(kind, tilt, precision), *block = guarded(n, precision);
     double d = LARGE_DIM, b1, b2;
     CHECK_OK(zonal_loss_defaults(method, &options));
-    options.kernel.band = band;
+    options.kernel.parameter.factor = band;
     options.precision = precision;
     int ksd = options.discrepancy == ZONAL_KSD;
     b1 = d * (ksd ? d - 1 : 1); /* N_l, times L_l for KSD */
@@ -713,7 +699,7 @@ static void test_methods(void) {
     CHECK_FAILS(zonal_loss_defaults("mmd-haet", &options), ZONAL_ARGUMENT, "'mmd-heat'");
     CHECK_FAILS(zonal_loss_defaults("susregg", &options), ZONAL_ARGUMENT, "'susreg'");
     CHECK_FAILS(zonal_loss_defaults("wasserstein-gaussian", &options), ZONAL_ARGUMENT,
-                "methods are");
+                "there are mmd-heat, mmd-band");
     CHECK_FAILS(zonal_loss_defaults("", &options), ZONAL_ARGUMENT, "unknown method ''");
 }
 
@@ -728,13 +714,19 @@ static void test_bad_options(void) {
     CHECK_FAILS(create(defaults("susreg"), 1, 8), ZONAL_SHAPE, "at least 2 rows");
     CHECK_FAILS(create(defaults("mmd-heat"), 8, 1), ZONAL_SHAPE, "from 2 to 4096, got 1");
     CHECK_FAILS(create(defaults("sigreg"), 8, 4097), ZONAL_SHAPE, "got 4097");
-    CHECK_FAILS(create(BUT("mmd-heat", kernel.t, -1), 8, 8), bad, "t must be positive");
-    CHECK_FAILS(create(BUT("kl-heat", kernel.t, NAN), 8, 8), bad, "t must be positive");
-    CHECK_FAILS(create(BUT("ksd-heat", kernel.t, INFINITY), 8, 8), bad, "t must be positive");
-    CHECK_FAILS(create(BUT("mmd-band", kernel.band, 65), 8, 8), bad, "from 1 to 64, got 65");
-    CHECK_FAILS(create(BUT("mmd-induced", kernel.scale, -1), 8, 8), bad, "scale must be above 0");
-    CHECK_FAILS(create(BUT("mmd-poisson", kernel.r, 1), 8, 8), bad, "between 0 and 1, got 1");
-    CHECK_FAILS(create(BUT("mmd-poisson", kernel.r, 1.5), 8, 8), bad, "got 1.5");
+    CHECK_FAILS(create(BUT("mmd-heat", kernel.parameter.factor, -1), 8, 8), bad,
+                "t must be positive");
+    CHECK_FAILS(create(BUT("kl-heat", kernel.parameter.factor, NAN), 8, 8), bad,
+                "t must be positive");
+    CHECK_FAILS(create(BUT("ksd-heat", kernel.parameter.factor, INFINITY), 8, 8), bad,
+                "t must be positive");
+    CHECK_FAILS(create(BUT("mmd-band", kernel.parameter.factor, 65), 8, 8), bad,
+                "from 1 to 64, got 65");
+    CHECK_FAILS(create(BUT("mmd-induced", kernel.parameter.factor, -1), 8, 8), bad,
+                "scale must be above 0");
+    CHECK_FAILS(create(BUT("mmd-poisson", kernel.parameter.factor, 1), 8, 8), bad,
+                "between 0 and 1, got 1");
+    CHECK_FAILS(create(BUT("mmd-poisson", kernel.parameter.factor, 1.5), 8, 8), bad, "got 1.5");
     CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_KSD), 8, 8), bad, "use mmd-chordal");
     CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_KL), 8, 8), bad, "chordal is 0");
     CHECK_FAILS(create(BUT("mmd-band", discrepancy, ZONAL_KL), 8, 8), bad, "positive everywhere");
@@ -762,7 +754,7 @@ static void test_bad_options(void) {
                     "moments serve");
     }
     changed = BUT("mmd-band", implementation, ZONAL_IMPLEMENTATION_MOMENTS);
-    changed.kernel.band = 3;
+    changed.kernel.parameter.factor = 3;
     CHECK_FAILS(create(changed, 8, 8), bad, "moments serve");
     CHECK_FAILS(create(BUT("susreg", implementation, ZONAL_IMPLEMENTATION_PAIRS), 8, 8), bad,
                 "has no pairs");
@@ -772,8 +764,8 @@ static void test_bad_options(void) {
     CHECK_FAILS(create(BUT("susreg", sliced.low, 5), 8, 8), bad, "low < high");
     CHECK_FAILS(create(BUT("susreg", sliced.low, NAN), 8, 8), bad, "low < high");
     CHECK_FAILS(create(BUT("susreg", sliced.high, INFINITY), 8, 8), bad, "within 1000");
-    CHECK_FAILS(create(BUT("susreg", kernel.scale, NAN), 8, 8), bad, "scale");
-    CHECK_FAILS(create(BUT("susreg", kernel.scale, 1e8), 8, 2), bad, "turn too fast");
+    CHECK_FAILS(create(BUT("susreg", kernel.parameter.factor, NAN), 8, 8), bad, "scale");
+    CHECK_FAILS(create(BUT("susreg", kernel.parameter.factor, 1e8), 8, 2), bad, "turn too fast");
 }
 
 /* Every kind of bad row, through every operation: the sentence gives its number. */
@@ -1002,7 +994,8 @@ static void test_memory(void) {
             options.loss.sliced.slices = 3;
             options.loss.kernel.weights = weights;
             options.loss.kernel.n_weights = 3;
-            if (options.loss.kernel.family == ZONAL_HEAT) options.loss.kernel.t = 0.5;
+            if (options.loss.kernel.family == ZONAL_HEAT)
+                options.loss.kernel.parameter.factor = 0.5;
             test_every_allocation(method, plan_and_drop, &options.loss);
             if (k <= ZONAL_IMPLEMENTATION_REF)
                 test_every_allocation(method, objective_and_drop, &options);

@@ -325,7 +325,7 @@ static void test_symmetric_batches(void) {
         zonal_kernel *kernel;
         options.implementation = (zonal_implementation)k;
         if (is_sliced(method)) continue;
-        if (is_kl(method) && spec.family == ZONAL_HEAT) spec.t = 2.0 / D;
+        if (is_kl(method) && spec.family == ZONAL_HEAT) spec.parameter.factor = 2.0 / D;
         spec.log_profile = is_kl(method);
         if (!CHECK_OK(zonal_kernel_create(&spec, D, &kernel))) continue;
         double at[3] = {-1.0 / D, 0, -1}, p[3], want[3], got[3];
@@ -371,12 +371,12 @@ static void test_designs(void) {
         double n2 = (D + 2) * (D - 1) / 2.0, share = D / (D + n2);
         CHECK_CLOSE(run(&options, D, D, basis, NULL), share / D, 1e-15);
         CHECK_CLOSE(run(&options, 2 * D, D, cross, NULL), 0, 1e-15);
-        options.kernel.band = 1;
+        options.kernel.parameter.factor = 1;
         CHECK_CLOSE(run(&options, D, D, basis, NULL), 1.0 / D, 1e-15);
         CHECK_CLOSE(run(&options, 2 * D, D, cross, NULL), 0, 1e-15);
     }
     zonal_loss_options options = defaults("ksd-band", D); /* and degree 3 vanishes by symmetry */
-    options.kernel.band = 3;
+    options.kernel.parameter.factor = 3;
     CHECK_CLOSE(run(&options, 2 * D, D, cross, NULL), 0, 1e-15);
 }
 
@@ -489,8 +489,8 @@ static void test_fourier(void) {
         double want = 0;
         if (is_sliced(method) || is_kl(method) || is_chordal(method)) continue;
         options.implementation = (zonal_implementation)k;
-        if (options.kernel.family == ZONAL_BAND) options.kernel.band = 64;
-        if (options.kernel.family == ZONAL_POISSON) options.kernel.r = 0.75;
+        if (options.kernel.family == ZONAL_BAND) options.kernel.parameter.factor = 64;
+        if (options.kernel.family == ZONAL_POISSON) options.kernel.parameter.factor = 0.75;
         if (!CHECK_OK(zonal_kernel_create(&options.kernel, 2, &kernel))) continue;
         int n = shares_of(kernel, options.discrepancy == ZONAL_KSD, 2, b, MOST);
         for (int l = 1; l < n; l++) {
@@ -576,7 +576,7 @@ static void test_reference_moments(void) {
                                   .degree1 = D / sum,
                                   .degree2 = band == 1 ? 0 : n2 / sum};
         zonal__work *work;
-        options.kernel.band = band;
+        options.kernel.parameter.factor = band;
         options.implementation = ZONAL_IMPLEMENTATION_REF;
         double want = run(&options, N, D, x, g);
         if (!CHECK_OK(table->create(&problem, &work))) break;
@@ -678,7 +678,7 @@ static void test_susreg_limit(void) {
     double *x = draw_leaning_rows(N, D, 10), value, sum = 0, squares = 0;
     for (int scale = 1; scale <= D; scale += D - 1) {
         zonal_loss_options exact = defaults("mmd-induced", D);
-        exact.kernel.scale = scale;
+        exact.kernel.parameter.factor = scale;
         double limit = run(&exact, N, D, x, NULL);
         double fine = expected_susreg(N, D, x, scale, 65, -8, 8);
         double coarse = expected_susreg(N, D, x, scale, 17, 0, 3);

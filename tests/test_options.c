@@ -249,7 +249,7 @@ static const char want_help[] =
 
 static void test_help_text(void) {
     char *text;
-    if (!CHECK_OK(zonal__options_help(table, &text))) return;
+    if (!CHECK_OK(zonal__options_help(table, NULL, &text))) return;
     CHECK_MSG(strcmp(text, want_help) == 0, "got:\n%s", text);
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
         CHECK_MSG(strcspn(line, "\n") <= 80, "a line of %zu columns", strcspn(line, "\n"));
@@ -259,7 +259,7 @@ static void test_help_text(void) {
 static zonal_status make_help(void *context) {
     char *text;
     (void)context;
-    ZONAL_TRY(zonal__options_help(table, &text));
+    ZONAL_TRY(zonal__options_help(table, NULL, &text));
     zonal__free(text);
     return ZONAL_OK;
 }

@@ -87,8 +87,8 @@ static void test_integrals(void) {
     static const struct {
         const char *mmd, *ksd, *kl;
         zonal_kernel_spec spec;
-    } cases[] = {{"mmd-heat", "ksd-heat", NULL, {.family = ZONAL_HEAT, .t = 5. / DIM}},
-                 {NULL, NULL, "kl-heat", {.family = ZONAL_HEAT, .t = 2. / DIM}},
+    } cases[] = {{"mmd-heat", "ksd-heat", NULL, {.family = ZONAL_HEAT, .parameter = {5. / DIM, 0}}},
+                 {NULL, NULL, "kl-heat", {.family = ZONAL_HEAT, .parameter = {2. / DIM, 0}}},
                  {"mmd-induced", "ksd-induced", "kl-induced", {.family = ZONAL_INDUCED}},
                  {"mmd-poisson", "ksd-poisson", "kl-poisson", {.family = ZONAL_POISSON}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

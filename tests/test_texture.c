@@ -148,6 +148,31 @@ static void test_cloud_looks(void) {
     CHECK(all.slope < 4 / 256.0);
 }
 
+/* Brownian motion: the variance of differences is proportional to the distance, so from 4 pixels to
+ * 8 it doubles. (With an exponent of 1.8 it would grow by 3.) The field is periodic, which takes
+ * off some percent at these distances; the scatter over 64 textures is another. */
+static void test_cloud_is_brownian(void) {
+    enum { SIZE = 128, NEAR = 4, FAR = 8 };
+    zonal__texture_spec spec;
+    zonal__texture_maker *maker;
+    zonal__image image = {0};
+    double square[2] = {0};
+    zonal__texture_defaults(ZONAL__TEXTURE_CLOUD, &spec);
+    spec.size = SIZE;
+    spec.blur = spec.saturation = 0;
+    if (!CHECK_OK(zonal__texture_maker_create(&spec, &maker))) return;
+    for (int k = 0; k < 64 && CHECK_OK(zonal__texture_make(maker, k, &image)); k++)
+        for (int y = 0; y < SIZE; y++)
+            for (int x = 0; x + FAR < SIZE; x++) {
+                const uint8_t *at = image.pixels + y * SIZE + x;
+                square[0] += (at[NEAR] - at[0]) * (at[NEAR] - at[0]);
+                square[1] += (at[FAR] - at[0]) * (at[FAR] - at[0]);
+            }
+    CHECK_CLOSE(square[1] / square[0], 2, 0.15);
+    zonal__image_fini(&image);
+    zonal__texture_maker_destroy(maker);
+}
+
 /* White with dark lines, a quarter of it, and little in between. */
 static void test_wood_looks(void) {
     double furthest;
@@ -592,6 +617,7 @@ static const test_case tests[] = {{"golden", test_golden},
                                   {"disk_looks", test_disk_looks},
                                   {"flake_looks", test_flake_looks},
                                   {"cloud_looks", test_cloud_looks},
+                                  {"cloud_is_brownian", test_cloud_is_brownian},
                                   {"wood_looks", test_wood_looks},
                                   {"saturation", test_saturation},
                                   {"not_periodic", test_not_periodic},

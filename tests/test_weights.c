@@ -252,7 +252,7 @@ static void expect_refused(const spoiling *s, zonal_status status, const char *t
                 text);
     CHECK(read == NULL);
     if (!CHECK_OK(zonal__safetensors_open(s->path, ZONAL__SAFETENSORS_ANY, &file))) return;
-    CHECK_FAILS(zonal__weights_export(file, s->target), status, text);
+    CHECK_FAILS(zonal__weights_export(file, NULL, 0, s->target), status, text);
     CHECK(access(s->target, F_OK) != 0);
     zonal__safetensors_close(file);
 }
@@ -402,6 +402,7 @@ static void test_begin(void) {
 }
 
 static void test_export(void) {
+    static const zonal__safetensors_note notes[] = {{"zonal.mean", "0.5"}, {"zonal.side", "32"}};
     test_folder folder;
     char path[800], target[800];
     float numbers[4] = {0};
@@ -416,8 +417,11 @@ static void test_export(void) {
     add_tensor(c, "optimiser.exp_avg.bn1.bias", 4, numbers);
     if (CHECK_OK(write_content(c, path)) &&
         CHECK_OK(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file))) {
-        if (CHECK_OK(zonal__weights_export(file, target)) &&
+        if (CHECK_OK(zonal__weights_export(file, notes, 2, target)) &&
             CHECK_OK(zonal__safetensors_open(target, ZONAL__SAFETENSORS_ANY, &made))) {
+            CHECK(made->note_count == 3 &&
+                  strcmp(zonal__safetensors_note_text(made, "format"), "pt") == 0 &&
+                  strcmp(zonal__safetensors_note_text(made, "zonal.mean"), "0.5") == 0);
             CHECK(made->count == 120); /* 20 convolutions, each with a norm's five */
             for (int64_t i = 0; i < made->count; i++)
                 CHECK_MSG(strncmp(made->tensors[i].name, "projector", 9) != 0 &&
@@ -456,7 +460,7 @@ static zonal_status export_and_drop(void *context) {
     zonal_status status;
     snprintf(target, sizeof target, "%s.out", (const char *)context);
     ZONAL_TRY(zonal__safetensors_open(context, ZONAL__SAFETENSORS_ANY, &file));
-    status = zonal__weights_export(file, target);
+    status = zonal__weights_export(file, NULL, 0, target);
     zonal__safetensors_close(file);
     return status;
 }

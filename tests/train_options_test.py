@@ -5,8 +5,8 @@ import json
 import os
 import struct
 
-from harness import case, refused, run_tests
-from run_folder_test import TEXTURES, TINY, clear, read, train, trained, write
+from harness import case, refused, run_tests, skip
+from run_folder_test import TEXTURES, TINY, clear, read, train, trained, write, write_folder
 
 # ---- --init --------------------------------------------------------------------------------------
 
@@ -98,5 +98,111 @@ def test_init():
     clear()
 
 
+# ---- numbers and words ---------------------------------------------------------------------------
+
+
+def test_absurd():
+    refused("a warm-up beyond all bounds", 2, "--warmup", "train", *TEXTURES, "--warmup", 1e300)
+    refused("steps beyond counting", 2, "4294967295", "train", *TEXTURES, "--steps", 10**11)
+    refused("epochs beyond counting", 2, "at most 4294967295", "train", "textures:disk",
+            "--texture-count", 10**9, "--batch", 2, "--epochs", 10**6)
+    refused("a batch for which there is no memory", 1, "GiB are left; a smaller batch", "train",
+            "textures:disk", "--texture-count", 10**6, "--batch", 10**6, "--side", 256, "--device",
+            "cpu", "--out", "no")
+    for text in ("10,20", "10-", "-10", "10--20", "1x", "0-3", "99999"):
+        refused(f"--projector {text}", 2, "as in 2048-2048-256", "train", "textures:disk",
+                "--projector=" + text)
+    refused("nine layers", 2, "at most 8", "train", "textures:disk", "--projector", "1-2-3-4-5-6-7-8-9")
+    write("list.toml", "projector = [16, 8]\n")
+    refused("a list for the projector", 2, "list.toml:1", "train", "textures:disk", "--config",
+            "list.toml")
+    os.remove("list.toml")
+
+    @case("one image, one step: no plural")
+    def _():
+        done = trained(*TEXTURES, "--steps", 1, "--out", "one")
+        assert "done: 1 step; next" in done.stdout, done.stdout
+
+    clear()
+
+
+def test_warnings():
+    write_folder("divided/train")
+    probe = train("divided", *TINY, "--steps", 1, "--out", "probe", "--quiet")
+    if "this build cannot read" in probe.stderr:
+        skip("warnings about a folder", probe.stderr.strip())
+        return clear()
+
+    @case("what is said of a folder is said once, however often it is opened")
+    def _():
+        evaluated = [word for word in TINY if word not in ("--eval", "none")]
+        done = train("divided", *evaluated, "--eval", "knn", "--steps", 1, "--out", "run")
+        assert done.returncode == 0 and done.stderr.count("no val folder") == 1, done.stderr
+        assert read("run/log.txt").decode().count("no val folder") <= 1
+
+    clear()
+
+
+# ---- help and configuration ----------------------------------------------------------------------
+
+
+def test_help():
+    text = train("--help").stdout
+
+    @case("the help has groups, with the ten options that matter before them")
+    def _():
+        places = [text.index(f"\n{name}:\n") for name in
+                  ("options", "data", "augmentation", "network", "loss", "optimiser", "run")]
+        assert places == sorted(places), places
+        first = text[places[0] : places[1]]
+        assert first.count("\n  --") == 10, first
+        for name in ("config", "resume", "method", "epochs", "batch", "lr"):
+            assert f"\n  --{name} " in first, name
+
+    @case("every option is there once, in at most 80 columns")
+    def _():
+        names = [line.split()[0] for line in text.splitlines() if line.startswith("  --")]
+        assert len(names) == len(set(names)) > 90
+        assert max(map(len, text.splitlines())) <= 80
+        keys = train("textures:disk", "--dump-config").stdout.splitlines()
+        assert {"--" + key.split()[0] for key in keys} <= set(names)
+
+
+def test_config():
+    def lines(folder):
+        return dict(line.split(" = ", 1) for line in read(folder + "/config.toml").decode().splitlines())
+
+    @case("config.toml has every settled value, and says what was asked for and by whom")
+    def _():
+        without = [word for word in TEXTURES if word not in ("--side", "16", "--device", "cpu")]
+        trained(*without, "--device", "auto", "--steps", 1, "--out", "a", "--quiet")
+        found = lines("a")
+        for key, value, source in (
+            ("side", "24", "0 by default"),
+            ("stem", '"small"', "auto by default"),
+            ("law", '"texture"', "auto by default"),
+            ("batch", "8", "--batch"),
+            ("lambda", "0.05", "that of mmd-band by default"),
+            ("gain", '"auto"', "here 8 by default"),
+        ):
+            got = found[key].split("#")
+            assert got[0].strip() == value and got[1].strip() == source, (key, found[key])
+        assert found["device"].split("#")[1].strip() == "auto by --device", found["device"]
+
+    @case("lambda and gain as given, and a run from that file is the same run")
+    def _():
+        more = ["--lambda", 0.2, "--margin", 3, "--band", 1]
+        trained(*TEXTURES, *more, "--steps", 2, "--out", "b", "--quiet")
+        found = lines("b")
+        assert found["lambda"].split() == ["0.2", "#", "--lambda"], found["lambda"]
+        # psi'(1) = 1 and K = 1/2: f* = 0.8 / 0.2 / 2 = 2
+        assert found["gain"].split("#")[1].strip() == "here 6 by default", found["gain"]
+        trained("--config", "b/config.toml", "--out", "c", "--quiet")
+        same = "/checkpoints/step-00000002.safetensors"
+        assert tensors("b" + same) == tensors("c" + same)
+
+    clear()
+
+
 if __name__ == "__main__":
-    run_tests(test_init)
+    run_tests(test_init, test_absurd, test_warnings, test_help, test_config)

@@ -8,13 +8,13 @@
  * where P_l is the Gegenbauer polynomial of degree l scaled to P_l(1) = 1, N_l is the number of
  * independent harmonics of degree l, and L_l = l(l+d-2) is their Laplacian eigenvalue.
  *
- *     family     w_l or phi                                        parameter
- *     heat       w_l = exp(-t L_l)                                 t > 0
- *     band       w_l = 1 for l <= L, 0 beyond                      band = L, 1 to 64
- *     induced    phi(c) = integral exp(-(1-c) s^2 u^2) rho_d(u) du scale = s^2 > 0
- *     poisson    w_l = r^l                                         0 < r < 1
+ *     family     w_l or phi                                        parameter, its default
+ *     heat       w_l = exp(-t L_l)                                 t > 0: 5/d, for KL 2/d
+ *     band       w_l = 1 for l <= L, 0 beyond                      L from 1 to 64: 2
+ *     induced    phi(c) = integral exp(-(1-c) s^2 u^2) rho_d(u) du s^2 > 0: d
+ *     poisson    w_l = r^l                                         0 < r < 1: 0.3 log(d)/d
  *     chordal    phi(c) = 1 - sqrt((1-c)/2)                        none
- *     spectrum   w_l given, w_l >= 0, not all zero beyond l = 0    weights
+ *     spectrum   w_l given, w_l >= 0, not all zero beyond l = 0    the weights
  *
  * The weight N_l is the addition theorem's: it is what reproduces the paper's Figure 3 (the other
  * reading, a_l proportional to w_l, is the option without_multiplicity). The induced
@@ -48,15 +48,17 @@ typedef enum zonal_family {
     ZONAL_SPECTRUM = 5
 } zonal_family;
 
-/* What kernel to make. Zero-initialise and set what the family needs; a parameter left at 0 takes
- * its default: t = 5/d, band = 2, scale = d, r = 0.3 log(d)/d. */
+/* A number that may go with the dimension: factor * d^power. {5, -1} is 5/d, {1, 1} is d. */
+typedef struct zonal_number {
+    double factor;
+    int power; /* -1, 0 or 1 */
+} zonal_number;
+
+/* What kernel to make. Zero-initialise and set what the family needs. */
 typedef struct zonal_kernel_spec {
     zonal_family family;
-    double t;
-    int band;
-    double scale;
-    double r;
-    const double *weights; /* [n_weights]: w_0, w_1, ...; copied */
+    zonal_number parameter; /* of the family; factor 0: its default */
+    const double *weights;  /* [n_weights]: w_0, w_1, ...; copied */
     int n_weights;
     /* 1: a_l proportional to w_l alone, the other reading of the paper's "normalised Gegenbauer
      * polynomials", for heat, band, poisson and spectrum. It cannot reproduce the paper's Figure 3.

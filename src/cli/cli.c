@@ -1,11 +1,15 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -25,6 +29,18 @@ zonal__cli_text zonal__cli_plain(const char *text) {
     zonal__cli_text plain;
     zonal__text_plain(text, plain.text, sizeof plain.text);
     return plain;
+}
+
+int zonal__cli_said_before(const char *line) {
+    enum { PLACES = 256 };
+    static _Atomic uint64_t said[PLACES]; /* checksums of the lines; 0: free */
+    uint64_t sum = zonal__checksum_of(line, strlen(line)) | 1;
+    for (uint64_t i = 0; i < PLACES; i++) {
+        uint64_t found = 0;
+        if (atomic_compare_exchange_strong(&said[(sum + i) % PLACES], &found, sum)) return 0;
+        if (found == sum) return 1;
+    }
+    return 0;
 }
 
 void zonal__cli_say(const char *format, ...) {
@@ -54,6 +70,17 @@ zonal_status zonal__cli_make_folder(const char *path) {
     return ZONAL_OK;
 }
 
+int zonal__cli_check_ending(const char *option, const char *path, const char *ending) {
+    static const char *const others[] = {".svg", ".png", ".jpg", ".jpeg", ".pdf", ".gif", NULL};
+    const char *found = path ? strrchr(path, '.') : NULL;
+    if (!found || strcmp(found, ending) == 0) return ZONAL__EXIT_CONTINUE;
+    for (int i = 0; others[i]; i++)
+        if (strcmp(found, others[i]) == 0)
+            return zonal__cli_misused("%s writes a %s file, got %s; let its name end in %s", option,
+                                      ending, path, ending);
+    return ZONAL__EXIT_CONTINUE;
+}
+
 int zonal__cli_failed(void) {
     const zonal_error *error = zonal_last_error();
     zonal__cli_say("%s", error->message);
@@ -72,7 +99,7 @@ int zonal__cli_misused(const char *format, ...) {
 
 static int print_help(const zonal__cli_usage *usage, const zonal__option *table) {
     char *text;
-    if (zonal__options_help(table, &text) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__options_help(table, usage->layout, &text) != ZONAL_OK) return zonal__cli_failed();
     printf("usage: %s\n\n%s\noptions:\n%s", usage->synopsis, usage->description, text);
     zonal__free(text);
     return ZONAL__EXIT_OK;
@@ -87,6 +114,10 @@ static int check_arguments(const zonal__cli_usage *usage, const char *command,
     if (count > usage->most)
         return zonal__cli_misused("%s takes %s and nothing more, got \"%s\" as well", command,
                                   usage->argument, options->arguments[usage->most]);
+    for (int i = 0; i < count; i++)
+        if (!options->arguments[i][0])
+            return zonal__cli_misused("%s is given as an empty text: %s", usage->argument,
+                                      usage->synopsis);
     if (count < usage->least)
         return zonal__cli_misused("%s is missing: %s", usage->argument, usage->synopsis);
     return ZONAL__EXIT_CONTINUE;

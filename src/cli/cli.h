@@ -35,6 +35,7 @@ typedef struct zonal__cli_usage {
     const char *description; /* paragraphs, wrapped to 80 columns, each line ended by a newline */
     const char *argument;    /* what the arguments are, for sentences: "X.npy"; NULL: none */
     int least, most;         /* how many of them */
+    const zonal__option_layout *layout; /* of the options in the help; NULL: as in the table */
 } zonal__cli_usage;
 
 /* Entries that many tables have: for a field "threads" or "seed" of the settings, an int64_t. */
@@ -70,6 +71,10 @@ __attribute__((format(printf, 1, 2))) int zonal__cli_misused(const char *format,
 /* "zonal: <sentence>" on stderr, for a warning or a hint. */
 __attribute__((format(printf, 1, 2))) void zonal__cli_say(const char *format, ...);
 
+/* Whether this very line has been asked about before, from any thread: what the library says every
+ * time it opens a folder is a warning once. Of more than 256 lines some may count as new again. */
+int zonal__cli_said_before(const char *line);
+
 /* A text from outside (a name of a file or of a class) as it may go to a terminal: what core/text.h
  * calls hidden is escaped, so that one line stays one line. printf("%s\n",
  * zonal__cli_plain(path).text) */
@@ -81,6 +86,11 @@ zonal__cli_text zonal__cli_plain(const char *text);
 /* The same in place, for the columns of a table: '?' stands for each hidden character. */
 void zonal__cli_make_plain(char *text);
 
+/* A file of images by another format's name would open nowhere: ZONAL__EXIT_CONTINUE, or the exit
+ * status after a sentence, where the path (NULL: none) ends in the ending of another format than
+ * "ending", such as ".svg". */
+int zonal__cli_check_ending(const char *option, const char *path, const char *ending);
+
 /* Makes the folder where it is missing; the one that it lies in must be there. */
 zonal_status zonal__cli_make_folder(const char *path);
 
@@ -91,6 +101,7 @@ int zonal__cli_eval(int argc, char **argv);
 int zonal__cli_export(int argc, char **argv);
 int zonal__cli_kernel(int argc, char **argv);
 int zonal__cli_loss(int argc, char **argv);
+int zonal__cli_metrics(int argc, char **argv);
 int zonal__cli_report(int argc, char **argv);
 int zonal__cli_reproduce(int argc, char **argv);
 int zonal__cli_sample(int argc, char **argv);

@@ -1,7 +1,8 @@
 /*
- * zonal data pack: a source as one file that is mapped into memory.
+ * zonal data pack: a source as one file.
  */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ enum { MOST_SPLITS = 3, USUAL_SIDE = 256 };
 typedef struct settings {
     zonal__source_settings source;
     const char *out, *split;
-    int fit, quiet;
+    int fit, enlarge, quiet;
     int64_t side, threads;
 } settings;
 
@@ -36,9 +37,10 @@ static const zonal__option table[] = {
     {.name = "split",
      .type = ZONAL__OPTION_STRING,
      AT(split),
-     .initial = "all",
-     .metavar = "all|train,val,test",
-     .help = "all: everything, undivided; or the parts to pack, each marked as what it is"},
+     .initial = "train,val,test",
+     .metavar = "train,val,test|all",
+     .help = "the parts to pack, each marked as what it is, as far as there are any; all: "
+             "everything, undivided"},
     {.name = "fit",
      .type = ZONAL__OPTION_WORD,
      AT(fit),
@@ -51,7 +53,12 @@ static const zonal__option table[] = {
      .least = 1,
      .most = 16384,
      .metavar = "PIXELS",
-     .help = "centre, stretch: width and height of what is stored; 256 unless given"},
+     .help = "centre, stretch: width and height of what is stored, or less where an image is "
+             "smaller; 256 unless given"},
+    {.name = "enlarge",
+     .type = ZONAL__OPTION_FLAG,
+     AT(enlarge),
+     .help = "centre, stretch: make smaller images larger, so that all have --side"},
     ZONAL__SOURCE_OPTIONS(settings, source),
     ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
@@ -59,12 +66,11 @@ static const zonal__option table[] = {
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal data pack SOURCE --out FILE.zpk [options]",
-    .description = "Writes pictures, labels and class names into one checksummed file that is\n"
-                   "mapped into memory and read from there. Corrupt pictures are left out, and\n"
+    .description = "Writes images, labels, class names and which part of the set each image\n"
+                   "belongs to into one checksummed file. Corrupt images are left out, and\n"
                    "named. The file appears whole or not at all.\n\n"
                    "examples:\n"
-                   "  zonal data pack imagenette --split train,val --fit centre --side 160 \\\n"
-                   "      --out imagenette.zpk\n"
+                   "  zonal data pack imagenette --fit centre --side 160 --out imagenette.zpk\n"
                    "  zonal data pack textures:disk --split train --out disks.zpk\n",
     .argument = "SOURCE",
     .least = 1,
@@ -80,16 +86,23 @@ typedef struct job {
         zonal__pack_scratch fitting;
     } * scratch; /* [workers] */
     zonal__progress progress;
-    int labelled; /* the parts packed so far */
-    int64_t packed, bad;
+    int labelled;                         /* the parts packed so far */
+    int64_t packed[1 + MOST_SPLITS], bad; /* by zonal__split */
+    _Atomic int64_t small;                /* images that were not made larger */
 } job;
 
 static zonal_status make(void *context, int worker, int64_t i, zonal__image *image) {
     job *j = context;
     struct scratch *own = &j->scratch[worker];
+    int side = (int)j->settings->side, shorter;
     ZONAL_TRY(zonal__source_read(j->source, i, &own->read));
-    return zonal__pack_fit(&own->read, (zonal__pack_fitting)j->settings->fit,
-                           (int)j->settings->side, &own->fitting, image);
+    shorter = own->read.width < own->read.height ? own->read.width : own->read.height;
+    if (j->settings->fit != ZONAL__PACK_AS_IS && shorter < side && !j->settings->enlarge) {
+        side = shorter;
+        atomic_fetch_add(&j->small, 1);
+    }
+    return zonal__pack_fit(&own->read, (zonal__pack_fitting)j->settings->fit, side, &own->fitting,
+                           image);
 }
 
 static zonal_status use(void *context, int64_t i, zonal_status made, const zonal__image *image) {
@@ -100,7 +113,7 @@ static zonal_status use(void *context, int64_t i, zonal_status made, const zonal
         return ZONAL_OK;
     }
     ZONAL_TRY(made);
-    j->packed++;
+    j->packed[j->split]++;
     return zonal__pack_add(j->writer, image, j->source->labels ? j->source->labels[i] : 0,
                            j->split);
 }
@@ -111,8 +124,8 @@ static zonal_status begin(job *j) {
     const zonal__source *source = j->source;
     if (j->writer && (source->classes > 0) != j->labelled)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the %s pictures of %s have %sclasses, but those before them have %s; "
-                          "pack them into files of their own",
+                          "the %s images of %s have %sclasses, but those before them have %s; "
+                          "pack them into files of their own, by --split",
                           zonal__split_words[j->split], source->path, j->labelled ? "no " : "",
                           j->labelled ? "some" : "none");
     if (j->writer) return ZONAL_OK;
@@ -124,14 +137,14 @@ static zonal_status begin(job *j) {
 }
 
 static zonal_status pack_part(job *j, const char *path, zonal__split split) {
-    const zonal__source_options options =
-        zonal__source_settings_apply(&j->settings->source, path, split);
+    zonal__source_options options = zonal__source_settings_apply(&j->settings->source, path, split);
     const zonal__pool_task task = {.context = j, .make = make, .use = use};
     zonal_status status;
     j->split = split;
+    options.strict_split = 1; /* nothing is packed twice */
     ZONAL_TRY(zonal__source_open(&options, &j->source));
-    status = begin(j);
-    if (status == ZONAL_OK) {
+    status = j->source->count > 0 ? begin(j) : ZONAL_OK;
+    if (status == ZONAL_OK && j->source->count > 0) {
         zonal__progress_begin(&j->progress, "packing", j->source->count, j->settings->quiet);
         status = zonal__pool_run(&task, j->source->count, (int)j->settings->threads);
         zonal__progress_end(&j->progress);
@@ -173,6 +186,9 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' pictures"));
     status = ZONAL_OK;
     for (int k = 0; k < count && status == ZONAL_OK; k++) status = pack_part(j, path, parts[k]);
+    if (status == ZONAL_OK && !j->writer)
+        status = ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no image in %s; choose other parts by --split",
+                            path, s->split);
     if (status == ZONAL_OK)
         status = zonal__pack_commit(j->writer);
     else
@@ -185,22 +201,37 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     return status;
 }
 
+/* photos.zpk: 120 images (train 96, val 12, test 12), 1 corrupt ones left out */
+static void print_result(const settings *s, const job *j) {
+    int64_t total = 0;
+    const char *between = " (";
+    for (int k = 0; k <= MOST_SPLITS; k++) total += j->packed[k];
+    printf("%s: %" PRId64 " images", s->out, total);
+    for (int k = ZONAL__SPLIT_TRAIN; k <= MOST_SPLITS; k++)
+        if (j->packed[k] > 0) {
+            printf("%s%s %" PRId64, between, zonal__split_words[k], j->packed[k]);
+            between = ", ";
+        }
+    printf("%s", j->packed[ZONAL__SPLIT_ALL] == total ? "" : ")");
+    if (j->bad) printf(", %" PRId64 " corrupt ones left out", j->bad);
+    putchar('\n');
+    if (j->small)
+        printf("%" PRId64 " are smaller than %" PRId64 " x %" PRId64
+               " and were not made larger (--enlarge does it)\n",
+               j->small, s->side, s->side);
+}
+
 int zonal__cli_data_pack(int argc, char **argv) {
     settings s;
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     job j = {.settings = &s};
-    if (s.side && s.fit == ZONAL__PACK_AS_IS)
-        return zonal__cli_misused("--side goes with --fit centre or --fit stretch");
+    if ((s.side || s.enlarge) && s.fit == ZONAL__PACK_AS_IS)
+        return zonal__cli_misused("--side and --enlarge go with --fit centre or --fit stretch");
     if (!s.side) s.side = USUAL_SIDE;
     zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();
-    if (!s.quiet) {
-        printf("%s: %" PRId64 " picture%s", zonal__cli_plain(s.out).text, j.packed,
-               zonal__text_plural(j.packed));
-        if (j.bad) printf(", %" PRId64 " corrupt one%s left out", j.bad, zonal__text_plural(j.bad));
-        putchar('\n');
-    }
+    if (!s.quiet) print_result(&s, &j);
     return ZONAL__EXIT_OK;
 }

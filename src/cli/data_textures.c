@@ -82,7 +82,7 @@ static const zonal__cli_usage usage = {
                    "clouds, wavy lines (wood). Each is a function of family, seed, split and\n"
                    "number alone, so the same command always writes the same pictures.\n\n"
                    "settings (lengths in pixels), with their defaults:\n"
-                   "  cloud        exponent=1.8 of the spectrum, blur=2\n"
+                   "  cloud        exponent=1.5 of the spectrum (1.5: Brownian), blur=2\n"
                    "  disk, flake  alpha=1, the index of the stable noise (1: Cauchy's, 2:\n"
                    "               normal), radius=5 of a dot, 12 of a star\n"
                    "  flake        arms=6, arm_width=5\n"
@@ -184,6 +184,8 @@ int zonal__cli_data_textures(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.out && !s.sheet)
         return zonal__cli_misused("say where the textures go: --out DIR, --sheet FILE.png or both");
+    status = zonal__cli_check_ending("--sheet", s.sheet, ".png");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.sheet && s.count > MOST_ON_SHEET)
         return zonal__cli_misused("a sheet holds at most %d textures, got --count %" PRId64,
                                   (int)MOST_ON_SHEET, s.count);

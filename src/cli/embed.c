@@ -1,17 +1,19 @@
 /*
- * zonal embed: what a network makes of pictures, as .npy files.
+ * zonal embed: what a network makes of pictures, as .npy files, and a .csv of what each row is of.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
 #include "core/npy.h"
+#include "core/text.h"
 
 typedef struct settings {
     zonal__subject_settings subject;
-    const char *out, *projections, *labels;
+    const char *out, *projections, *labels, *index;
     int split, quiet;
 } settings;
 
@@ -32,6 +34,11 @@ static const zonal__option table[] = {
      AT(labels),
      .metavar = "L.npy",
      .help = "write the numbers of the classes here, int32"},
+    {.name = "index",
+     .type = ZONAL__OPTION_STRING,
+     AT(index),
+     .metavar = "I.csv|none",
+     .help = "write here what each row is of: index, name, label, class; E.csv unless given"},
     {.name = "split",
      .type = ZONAL__OPTION_WORD,
      AT(split),
@@ -49,18 +56,86 @@ static const zonal__cli_usage usage = {
         "for each, in the order of the data set, from one view of its centre (textures\n"
         "and small pictures: the whole). The files are written as the features come and\n"
         "appear when they are complete. WEIGHTS is a safetensors file with the names of\n"
-        "torchvision's ResNets.\n",
+        "torchvision's ResNets.\n\n"
+        "Beside E.npy lies E.csv, with a line for each row: its number, the image's name\n"
+        "(its path in the folder, or its number in a file), the number and the name of\n"
+        "its class. In Python:\n\n"
+        "    images = pandas.read_csv(\"E.csv\").assign(row=list(numpy.load(\"E.npy\")))\n\n"
+        "A corrupt image is replaced by another one, which its line then names.\n",
     .argument = "RUN|WEIGHTS",
     .least = 1,
     .most = 1};
 
 typedef struct output {
-    zonal__file *features, *projections; /* NULL: not asked for */
+    zonal__file *features, *projections, *index; /* NULL: not asked for */
     int64_t feature_dim, projection_dim;
+    const zonal__source *source;
 } output;
+
+/* ---- what the rows are of -------------------------------------------------------------------- */
+
+/* A field as RFC 4180 has it; bytes that are not UTF-8 become U+FFFD, or nobody could read the
+ * rest.
+ */
+static void put_field(zonal__file *file, const char *text) {
+    const int quoted = text[strcspn(text, ",\"\r\n")] != 0;
+    if (quoted) zonal__file_write(file, "\"", 1);
+    for (const char *c = text; *c;) {
+        const int bytes = zonal__text_utf8(c);
+        if (*c == '"') zonal__file_write(file, "\"", 1);
+        if (bytes)
+            zonal__file_write(file, c, (size_t)bytes);
+        else
+            zonal__file_write(file, "\xef\xbf\xbd", 3);
+        c += bytes ? bytes : 1;
+    }
+    if (quoted) zonal__file_write(file, "\"", 1);
+}
+
+static void put_lines(const output *o, const zonal__features_batch *batch) {
+    const zonal__source *source = o->source;
+    char name[ZONAL__NAME_ROOM];
+    for (int64_t i = 0; i < batch->count; i++) {
+        zonal__source_name(source, batch->samples[i], name);
+        zonal__file_print(o->index, "%" PRId64 ",", batch->first + i);
+        put_field(o->index, name);
+        if (batch->labels)
+            zonal__file_print(o->index, ",%" PRId32 ",", batch->labels[i]);
+        else
+            zonal__file_print(o->index, ",,");
+        if (batch->labels && source->class_names)
+            put_field(o->index, source->class_names[batch->labels[i]]);
+        zonal__file_print(o->index, "\n");
+    }
+}
+
+/* E.csv for E.npy. */
+static zonal_status index_path(const settings *s, char out[ZONAL__TRAINING_PATH]) {
+    const char *rows = s->out ? s->out : s->projections;
+    const size_t length = strlen(rows);
+    const int npy = length > 4 && strcmp(rows + length - 4, ".npy") == 0;
+    if (s->index)
+        snprintf(out, ZONAL__TRAINING_PATH, "%.*s", ZONAL__TRAINING_PATH - 1, s->index);
+    else if (snprintf(out, ZONAL__TRAINING_PATH, "%.*s.csv", (int)(npy ? length - 4 : length),
+                      rows) >= ZONAL__TRAINING_PATH)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the name %.80s... is too long", rows);
+    return ZONAL_OK;
+}
+
+static zonal_status begin_index(const settings *s, output *o) {
+    char path[ZONAL__TRAINING_PATH];
+    if (s->index && strcmp(s->index, "none") == 0) return ZONAL_OK;
+    ZONAL_TRY(index_path(s, path));
+    ZONAL_TRY(zonal__file_create(path, &o->index));
+    zonal__file_print(o->index, "index,name,label,class\n");
+    return ZONAL_OK;
+}
+
+/* ---- the rows -------------------------------------------------------------------------------- */
 
 static zonal_status write_batch(void *context, const zonal__features_batch *batch) {
     const output *o = context;
+    if (o->index) put_lines(o, batch); /* what fails is remembered until the commit */
     if (o->features)
         ZONAL_TRY(zonal__file_write(o->features, batch->features,
                                     (size_t)(batch->count * o->feature_dim) * sizeof(float)));
@@ -98,7 +173,9 @@ static zonal_status end(zonal__file *file, zonal_status status) {
 
 static zonal_status write_all(const settings *s, zonal__subject *subject, zonal__source *source) {
     const zonal__graph *graph = &subject->model->graph;
-    output o = {.feature_dim = graph->feature_dim, .projection_dim = graph->projection_dim};
+    output o = {.feature_dim = graph->feature_dim,
+                .projection_dim = graph->projection_dim,
+                .source = source};
     zonal_status status = ZONAL_OK;
     if (s->out)
         status =
@@ -106,7 +183,9 @@ static zonal_status write_all(const settings *s, zonal__subject *subject, zonal_
     if (status == ZONAL_OK && s->projections)
         status = zonal__npy_create(s->projections, ZONAL__NPY_F4, source->count, o.projection_dim,
                                    &o.projections);
+    if (status == ZONAL_OK) status = begin_index(s, &o);
     if (status == ZONAL_OK) status = compute(s, subject, source, &o);
+    status = end(o.index, status); /* first: rows without their index are of no use */
     status = end(o.features, status);
     status = end(o.projections, status);
     if (status == ZONAL_OK && s->labels)
@@ -124,6 +203,12 @@ static zonal_status check(const settings *s, const zonal__subject *subject,
     return ZONAL_OK;
 }
 
+static void report_index(const settings *s) {
+    char path[ZONAL__TRAINING_PATH];
+    if (index_path(s, path) == ZONAL_OK)
+        printf("%s: what each row is of\n", zonal__cli_plain(path).text);
+}
+
 static void report(const settings *s, const zonal__subject *subject, const zonal__source *source) {
     const zonal__graph *graph = &subject->model->graph;
     if (s->out)
@@ -132,6 +217,7 @@ static void report(const settings *s, const zonal__subject *subject, const zonal
     if (s->projections)
         printf("%s: %" PRId64 " x %d projections\n", zonal__cli_plain(s->projections).text,
                source->count, graph->projection_dim);
+    if (!s->index || strcmp(s->index, "none") != 0) report_index(s);
     if (s->labels)
         printf("%s: %" PRId64 " label%s of %d class%s\n", zonal__cli_plain(s->labels).text,
                source->count, zonal__text_plural(source->count), source->classes,
@@ -158,6 +244,9 @@ int zonal__cli_embed(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.out && !s.projections)
         return zonal__cli_misused("nothing to write: give --out, --projections or both");
+    if (s.index && ((s.out && strcmp(s.index, s.out) == 0) ||
+                    (s.projections && strcmp(s.index, s.projections) == 0)))
+        return zonal__cli_misused("--index %s is where the rows go; give it another name", s.index);
     zonal__cli_show_log(s.quiet);
     if (zonal__subject_open(options.arguments[0], &s.subject, &subject) != ZONAL_OK)
         return zonal__cli_failed();

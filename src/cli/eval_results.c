@@ -43,6 +43,14 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
+static void describe_view(const zonal__training *training, char *out, size_t size) {
+    zonal__preprocessing p;
+    zonal__preprocessing_of_run(training, &p);
+    snprintf(out, size, "%s px, %s, mean %s, deviation %s", zonal__preprocessing_get(&p, "side"),
+             zonal__preprocessing_get(&p, "crop"), zonal__preprocessing_get(&p, "mean"),
+             zonal__preprocessing_get(&p, "deviation"));
+}
+
 zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
                                          const zonal__subject *subject, const char *checkpoint,
                                          zonal__split part) {
@@ -58,11 +66,11 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
                              .step_name = checkpoint,
                              .own_data = subject->own_data,
                              .part = zonal__split_words[part],
-                             .side = subject->training.settings.side,
                              .precision = zonal__subject_precisions[subject->precision]};
     snprintf(run->name, sizeof run->name, "%s", subject->name);
     snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
     snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
+    describe_view(&subject->training, run->view, sizeof run->view);
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
@@ -216,9 +224,8 @@ void zonal__eval_result_conditions(const zonal__eval_results *results, const zon
     if (r->limit) snprintf(limit, sizeof limit, ", at most %" PRId64 " images", r->limit);
     if (r->seed >= 0) snprintf(seed, sizeof seed, ", seed %" PRId64, r->seed);
     snprintf(out, ZONAL__EVAL_CONDITIONS,
-             "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %" PRId64 " px, %s", r->protocol,
-             r->features, r->how, seed, run->part, limit, run->data, run->step_name, run->side,
-             run->precision);
+             "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %s; %s", r->protocol, r->features,
+             r->how, seed, run->part, limit, run->data, run->step_name, run->view, run->precision);
     for (char *c = out; *c; c++) /* as it comes back from JSON, which is UTF-8 */
         if (zonal__text_utf8(c) == 0)
             *c = '?';

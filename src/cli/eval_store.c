@@ -1,6 +1,7 @@
 #include "cli/eval_store.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -226,4 +227,104 @@ zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
         for (int partial = 0; partial < 2; partial++)
             ZONAL_TRY(store_kind(results, run, protocols[p], partial));
     return ZONAL_OK;
+}
+
+/* ---- for others ------------------------------------------------------------------------------ */
+
+static double *number_of(zonal__stored_result *r, const char *key) {
+    const struct {
+        const char *key;
+        double *at;
+    } known[] = {{"accuracy", &r->accuracy},
+                 {"top5", &r->top5},
+                 {"r1", &r->r1},
+                 {"r3", &r->r3},
+                 {"r5", &r->r5},
+                 {"map", &r->map},
+                 {"k", &r->k},
+                 {"temperature", &r->temperature},
+                 {"l2", &r->l2},
+                 {"epochs", &r->epochs},
+                 {"seed", &r->seed},
+                 {"candidates", &r->candidates}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].key, key) == 0) return known[i].at;
+    return NULL;
+}
+
+static const char **text_of(zonal__stored_result *r, const char *key) {
+    const struct {
+        const char *key, **at;
+    } known[] = {{"protocol", &r->protocol},
+                 {"features", &r->features},
+                 {"part", &r->part},
+                 {"data", &r->data},
+                 {"conditions", &r->conditions}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].key, key) == 0) return known[i].at;
+    return NULL;
+}
+
+static zonal_status take_member(zonal__json_reader *reader, zonal__stored_result *r) {
+    const char *key;
+    ZONAL_TRY(zonal__json_read_key(reader, &key));
+    if (strcmp(key, "step") == 0) return zonal__json_read_int(reader, &r->step);
+    if (strcmp(key, "test") == 0) return zonal__json_read_int(reader, &r->test);
+    if (number_of(r, key)) return zonal__json_read_double(reader, number_of(r, key));
+    if (text_of(r, key)) return zonal__json_read_text(reader, text_of(r, key));
+    return zonal__json_read_skip(reader);
+}
+
+static zonal_status take_result(char *text, size_t length, const char *path,
+                                zonal__stored_result *r) {
+    zonal__json_reader reader;
+    int more;
+    *r = (zonal__stored_result){.protocol = "",
+                                .features = "",
+                                .part = "",
+                                .data = "",
+                                .conditions = "",
+                                .step = -1,
+                                .test = -1,
+                                .accuracy = NAN,
+                                .top5 = NAN,
+                                .r1 = NAN,
+                                .r3 = NAN,
+                                .r5 = NAN,
+                                .map = NAN,
+                                .k = NAN,
+                                .temperature = NAN,
+                                .l2 = NAN,
+                                .epochs = NAN,
+                                .candidates = NAN,
+                                .seed = NAN};
+    zonal__json_reader_init(&reader, text, length, path);
+    ZONAL_TRY(zonal__json_read_begin(&reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(&reader, '}', &more));
+        if (!more) return ZONAL_OK;
+        ZONAL_TRY(take_member(&reader, r));
+    }
+}
+
+zonal_status zonal__eval_stored_read(const char *run, const char *protocol,
+                                     zonal__stored_visit *visit, void *context) {
+    char path[PATH_ROOM];
+    struct stat there;
+    stored s = {0};
+    zonal__stored_result result;
+    zonal_status status;
+    snprintf(path, sizeof path, "%s/eval/%s.json", run, protocol);
+    if (stat(path, &there) != 0) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &s.text, &s.length));
+    status = parse(path, &s);
+    for (int64_t i = 0; i < s.count && status == ZONAL_OK; i++) {
+        char *text = s.text + s.result[i].begin;
+        const size_t length = s.result[i].end - s.result[i].begin;
+        text[length] = '\0'; /* a comma or bracket that is not needed any more */
+        status = take_result(text, length, path, &result);
+        if (status == ZONAL_OK) status = visit(context, &result);
+    }
+    drop(&s);
+    return status;
 }

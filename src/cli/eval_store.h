@@ -21,4 +21,19 @@
  * as PROTOCOL.json.damaged, which is said in the log. */
 zonal_status zonal__eval_store(const zonal__eval_results *results, int run);
 
+/* A stored result, as far as others ask for it. Texts that are not there are "", numbers NaN (step
+ * and test: -1). */
+typedef struct zonal__stored_result {
+    const char *protocol, *features, *part, *data, *conditions;
+    int64_t step, test;
+    double accuracy, top5, r1, r3, r5, map; /* shares */
+    double k, temperature, l2, epochs, candidates, seed;
+} zonal__stored_result;
+typedef zonal_status zonal__stored_visit(void *context, const zonal__stored_result *result);
+
+/* Visits the whole results of a protocol that a run's folder has; none are no failure. ZONAL_FORMAT
+ * for a damaged file. */
+zonal_status zonal__eval_stored_read(const char *run, const char *protocol,
+                                     zonal__stored_visit *visit, void *context);
+
 #endif

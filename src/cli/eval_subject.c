@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/device.h"
 #include "core/text.h"
@@ -69,6 +70,9 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
     }
     if (strcmp(checkpoint, "last") == 0) return find_latest(name, out);
     if (strcmp(checkpoint, "best") == 0) return join(name, "checkpoints/best.safetensors", out);
+    if (access(checkpoint, R_OK) != 0)
+        return ZONAL_FAIL(ZONAL_IO, "--checkpoint is last, best or a file; cannot read %s: %s",
+                          checkpoint, strerror(errno));
     return copy(checkpoint, out);
 }
 
@@ -84,10 +88,11 @@ static zonal_status choose_device(zonal__subject *s, const zonal__subject_settin
     return *table ? ZONAL_OK : zonal_last_error()->status;
 }
 
-static void read_notes(const zonal__safetensors *file, zonal__subject *s) {
+static zonal_status read_notes(const zonal__safetensors *file, zonal__subject *s) {
     const char *step = zonal__safetensors_note_text(file, "zonal.step");
     if (!step || zonal__text_int64(step, "zonal.step", &s->step) != ZONAL_OK || s->step < 0)
         s->step = -1;
+    return s->is_run ? ZONAL_OK : zonal__preprocessing_of_file(file, &s->preprocessing);
 }
 
 static zonal_status load_model(zonal__subject *s, const zonal__subject_settings *settings) {
@@ -97,9 +102,10 @@ static zonal_status load_model(zonal__subject *s, const zonal__subject_settings 
     s->precision = settings->precision;
     ZONAL_TRY(choose_device(s, settings, &table));
     ZONAL_TRY(zonal__safetensors_open(s->weights, ZONAL__SAFETENSORS_ANY, &file));
-    read_notes(file, s);
-    status = zonal__weights_model(
-        file, table, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
+    status = read_notes(file, s);
+    if (status == ZONAL_OK)
+        status = zonal__weights_model(
+            file, table, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
     zonal__safetensors_close(file);
     return status;
 }
@@ -131,6 +137,31 @@ static zonal_status open_images(zonal__subject *s, const zonal__subject_settings
     return zonal__training_open_views(&s->training);
 }
 
+static const char *override_of(const zonal__subject_settings *settings, const char *name) {
+    for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
+        if (strcmp(zonal__subject_overrides[i], name) == 0) return settings->overrides[i];
+    return NULL;
+}
+
+/* What a file says of itself, where the command line says nothing else. */
+static zonal_status use_preprocessing(zonal__subject *s, const zonal__subject_settings *settings) {
+    for (int i = 0; i < ZONAL__PREPROCESSING_NOTES; i++) {
+        const char *name = zonal__preprocessing_names[i], *text = s->preprocessing.text[i];
+        const char *override = override_of(settings, name);
+        char shown[ZONAL__TRAINING_PATH + 64];
+        if (!text[0]) continue;
+        if (override) {
+            if (strcmp(override, text) != 0)
+                zonal__log("%s was trained with %s %s; --%s %s overrides it", s->name, name, text,
+                           name, override);
+            continue;
+        }
+        snprintf(shown, sizeof shown, "zonal.%s in the metadata of %s", name, s->name);
+        ZONAL_TRY(zonal__options_set(&s->training.options, name, shown, text, ZONAL__SOURCE_FLAG));
+    }
+    return ZONAL_OK;
+}
+
 /* What this version does not know, another may. */
 static zonal_status explain_version(zonal_status status) {
     if (status != ZONAL_ARGUMENT) return status;
@@ -156,6 +187,7 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
                               s->name);
         ZONAL_TRY(zonal__options_init(&t->options, zonal__train_table, &t->settings));
     }
+    ZONAL_TRY(use_preprocessing(s, settings));
     for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));

@@ -3,14 +3,17 @@
  * of weights, and pictures.
  *
  * A run brings its configuration (RUN/config.toml): where its pictures are, how they are divided,
- * the size and the law of its views. A file of weights has none, so --data must be given; the rest
- * is settled as zonal train settles it. Options given on the command line override both.
+ * the size and the law of its views. A file of weights has none, so --data must be given; how its
+ * network is to see them it says in its metadata (cli/preprocessing.h) if zonal export made it, and
+ * the rest is settled as zonal train settles it. Options given on the command line override both,
+ * and what they override in a file is said.
  */
 #ifndef ZONAL_CLI_EVAL_SUBJECT_H
 #define ZONAL_CLI_EVAL_SUBJECT_H
 
 #include <stddef.h>
 
+#include "cli/preprocessing.h"
 #include "cli/training.h"
 #include "eval/features.h"
 
@@ -119,7 +122,8 @@ typedef struct zonal__subject {
     int threads, precision; /* of zonal__subject_precisions */
     int64_t step;           /* of training, that the weights are of; -1: they do not say */
     int own_data;           /* a run, on the images it was trained on */
-    zonal__view_law still;  /* for one view of each picture, the same every time */
+    zonal__preprocessing preprocessing; /* what a file says of itself; empty for a run */
+    zonal__view_law still;              /* for one view of each picture, the same every time */
     zonal__view_law laws[ZONAL__SUBJECT_VIEWS]; /* of random views */
 } zonal__subject;
 

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/eval_results.h"
 #include "cli/rows.h"
+#include "core/text.h"
 
 enum {
     COLUMNS = 80,
@@ -110,14 +111,14 @@ static void print_start(const block *b, const char *name, const char *method, co
 }
 
 static void print_value(const zonal__eval_number *number, double value) {
-    char text[32];
+    char text[32], p[ZONAL__P_TEXT];
     if (!number->title) return;
     if (isnan(value))
         snprintf(text, sizeof text, "-");
     else if (number->percent)
         snprintf(text, sizeof text, "%.2f", 100 * value);
-    else if (number->single && !(value > 0))
-        snprintf(text, sizeof text, "<1e-300"); /* underflowed */
+    else if (number->single && strlen(zonal__text_p(log10(value), p)) < NUMBER)
+        snprintf(text, sizeof text, "%s", p);
     else if (snprintf(text, sizeof text, "%.3g", value) >= NUMBER)
         snprintf(text, sizeof text, "%.0e", value);
     printf(" %7s", text);
@@ -126,7 +127,8 @@ static void print_value(const zonal__eval_number *number, double value) {
 static void print_head(const block *b) {
     const zonal__eval_result *r = b->first;
     const zonal__eval_run *run = &b->results->runs[r->run];
-    printf("%s: %" PRId64 " %s images", r->protocol, r->test, run->part);
+    printf("%s: %" PRId64 " %s image%s", r->protocol, r->test, run->part,
+           zonal__text_plural(r->test));
     if (r->train) printf(", %" PRId64 " to learn from", r->train);
     if (r->common[0]) printf(", %s", r->common);
     if (r->limit) printf(" (--limit)");

@@ -140,7 +140,7 @@ static zonal_status portrait_init(portrait *p, zonal_family family,
     double *weights;
     zonal_status status;
     *p = (portrait){.spec = {.family = family}, .dim = dim, .points = points};
-    ZONAL_TRY(zonal__kernel_settings_apply(kernel, dim, 5, &p->spec, &weights));
+    ZONAL_TRY(zonal__kernel_settings_apply(kernel, dim, ZONAL_MMD, &p->spec, &weights));
     zonal__kernel_describe(&p->spec, dim, p->parameter, sizeof p->parameter);
     status = create_kernel(p);
     zonal__free(weights);
@@ -273,10 +273,7 @@ static zonal_status print_json(const portrait *p) {
     zonal__json_begin_object(&json);
     zonal__json_key_text(&json, "kernel", zonal_family_name(p->spec.family));
     zonal__json_key_int(&json, "d", p->dim);
-    if (p->spec.family == ZONAL_HEAT) zonal__json_key_double(&json, "t", p->spec.t);
-    if (p->spec.family == ZONAL_BAND) zonal__json_key_int(&json, "band", p->spec.band);
-    if (p->spec.family == ZONAL_INDUCED) zonal__json_key_double(&json, "scale", p->spec.scale);
-    if (p->spec.family == ZONAL_POISSON) zonal__json_key_double(&json, "r", p->spec.r);
+    zonal__kernel_put_json(&p->spec, &json);
     put_constants(&json, p);
     put_spectrum(&json, p);
     put_profile(&json, p);
@@ -347,7 +344,7 @@ static zonal_status draw_figure(const settings *s) {
     zonal__svg_series series[COUNT];
     zonal_status status = ZONAL_OK;
     for (int i = 0; i < COUNT && status == ZONAL_OK; i++) {
-        zonal__kernel_settings kernel = {.t = {list[i].t, -1}};
+        zonal__kernel_settings kernel = {.parameter = {[ZONAL_HEAT] = {list[i].t, -1}}};
         status = portrait_init(&portraits[i], list[i].family, &kernel, s->dim, s->points);
         series[i] = (zonal__svg_series){
             .name = list[i].name, .count = s->points, .x = portraits[i].c, .y = portraits[i].phi};
@@ -374,6 +371,15 @@ static zonal_status run(const settings *s) {
     return status;
 }
 
+static void hint_at_unused(const settings *s, const zonal__options *options) {
+    const zonal_loss_options loss = {.kernel.family = (zonal_family)s->family};
+    char unused[200];
+    zonal__loss_unused(&loss, options, unused, sizeof unused);
+    if (unused[0])
+        zonal__cli_say("hint: the %s kernel makes no use of %s",
+                       zonal_family_name((zonal_family)s->family), unused);
+}
+
 int zonal__cli_kernel(int argc, char **argv) {
     settings s;
     zonal__options options;
@@ -382,6 +388,11 @@ int zonal__cli_kernel(int argc, char **argv) {
     if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
     if (s.figure && (s.json || s.csv || s.plot))
         return zonal__cli_misused("--figure draws one picture; leave out --json, --csv and --plot");
+    status = zonal__cli_check_ending("--plot", s.plot, ".svg");
+    if (status == ZONAL__EXIT_CONTINUE)
+        status = zonal__cli_check_ending("--figure", s.figure, ".svg");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
+    if (!s.figure) hint_at_unused(&s, &options);
     if (s.points == 0) s.points = s.json || s.csv || s.figure ? 201 : 21;
     if ((s.figure ? draw_figure(&s) : run(&s)) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;

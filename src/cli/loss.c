@@ -89,10 +89,7 @@ static void put_parameter(zonal__json *json, const result *r) {
     const zonal_kernel_spec *kernel = &r->loss.kernel;
     if (r->loss.discrepancy == ZONAL_SIGREG) return;
     zonal__json_key_text(json, "kernel", zonal_family_name(kernel->family));
-    if (kernel->family == ZONAL_HEAT) zonal__json_key_double(json, "t", kernel->t);
-    if (kernel->family == ZONAL_BAND) zonal__json_key_int(json, "band", kernel->band);
-    if (kernel->family == ZONAL_INDUCED) zonal__json_key_double(json, "scale", kernel->scale);
-    if (kernel->family == ZONAL_POISSON) zonal__json_key_double(json, "r", kernel->r);
+    zonal__kernel_put_json(kernel, json);
 }
 
 static void put_sliced(zonal__json *json, const result *r, int64_t step) {
@@ -166,7 +163,8 @@ static void print_text(const settings *s, const result *r) {
     printf("  method     %s", s->method);
     if (r->loss.discrepancy != ZONAL_SIGREG && parameter[0]) printf(", %s", parameter);
     if (is_sliced(r))
-        printf(", %lld slices, %d knots", (long long)r->loss.sliced.slices, r->loss.sliced.knots);
+        printf(", %lld slice%s, %d knots", (long long)r->loss.sliced.slices,
+               zonal__text_plural(r->loss.sliced.slices), r->loss.sliced.knots);
     printf("\n  value      %.12g\n", r->value);
     if (expected_value(r, &expected))
         printf("  uniform    %.12g in the mean over uniform rows\n", expected);
@@ -245,8 +243,8 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
     r->path = path;
     r->rows = rows.n;
     r->dim = rows.d;
-    status = zonal__kernel_settings_apply(&s->kernel, rows.d, zonal__method_default_t(&r->loss),
-                                          &r->loss.kernel, &weights);
+    status = zonal__kernel_settings_apply(&s->kernel, rows.d, r->loss.discrepancy, &r->loss.kernel,
+                                          &weights);
     if (status == ZONAL_OK) status = name_file(run_plan(s, &rows, r), path);
     r->loss.kernel.weights = NULL;
     zonal__free(weights);
@@ -258,14 +256,14 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
 
 /* t = k/d was tuned at d = 256; what matters is its place beside log(d)/d. */
 static void hint_at_scale(const settings *s, const result *r) {
-    const zonal__scale *t = &s->kernel.t;
+    const zonal__scale *t = &s->kernel.parameter[ZONAL_HEAT];
     int over_d = t->power < 0 || t->factor == 0; /* so written, or the default */
     double d = (double)r->dim;
     if (r->loss.kernel.family != ZONAL_HEAT || !over_d || (r->dim >= 128 && r->dim <= 512)) return;
     zonal__cli_say("hint: t = %.3g/d at d = %lld; the heat kernel's critical scale is log(d)/d: "
                    "%.3g/d here, 5.55/d at d = 256, where %g/d was tuned",
-                   r->loss.kernel.t * d, (long long)r->dim, log(d),
-                   zonal__method_default_t(&r->loss));
+                   r->loss.kernel.parameter.factor * d, (long long)r->dim, log(d),
+                   zonal__families[ZONAL_HEAT].initial(256, r->loss.discrepancy).factor);
 }
 
 static void hint_at_unused(const settings *s, const zonal__options *options, const result *r) {

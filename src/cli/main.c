@@ -22,8 +22,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"loss", "a uniformity loss of an embedding file, and its gradient", zonal__cli_loss},
-    {"test", "is an embedding file uniform, has it collapsed, and how sure is that?",
-     zonal__cli_test},
+    {"test", "is an embedding file uniform, or has it collapsed? With p-values", zonal__cli_test},
     {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel},
     {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance},
     {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample},
@@ -32,6 +31,7 @@ static const struct command {
     {"eval", "how good the features of a trained network are", zonal__cli_eval},
     {"embed", "the features of pictures, as .npy files", zonal__cli_embed},
     {"export", "the backbone of a run, for torchvision", zonal__cli_export},
+    {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics},
     {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report},
     {"reproduce", "the paper's figures", zonal__cli_reproduce},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
@@ -45,8 +45,8 @@ static void print_overview(FILE *stream) {
           stream);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n\"zonal COMMAND --help\" explains one command, \"zonal --version\" prints the "
-          "version.\n",
+    fputs("\n\"zonal COMMAND --help\" explains one command; \"zonal --version\" tells which\n"
+          "version this is.\n",
           stream);
 }
 

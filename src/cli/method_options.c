@@ -75,58 +75,42 @@ static zonal_status apply_spectrum(const char *text, zonal_kernel_spec *spec, do
 }
 
 zonal_status zonal__kernel_settings_apply(const zonal__kernel_settings *settings, int64_t dim,
-                                          double default_t, zonal_kernel_spec *spec,
+                                          zonal_discrepancy discrepancy, zonal_kernel_spec *spec,
                                           double **weights) {
-    double d = (double)dim;
+    zonal__scale parameter = settings->parameter[spec->family];
     *weights = NULL;
     spec->without_multiplicity = settings->without_multiplicity;
-    switch (spec->family) {
-    case ZONAL_HEAT:
-        spec->t = settings->t.factor > 0 ? zonal__scale_value(settings->t, dim) : default_t / d;
-        break;
-    case ZONAL_BAND:
-        spec->band = settings->band > 0 ? (int)settings->band : 2;
-        break;
-    case ZONAL_INDUCED:
-        spec->scale = settings->scale.factor > 0 ? zonal__scale_value(settings->scale, dim) : d;
-        break;
-    case ZONAL_POISSON:
-        spec->r = settings->r > 0 ? settings->r : .3 * log(d) / d;
-        break;
-    case ZONAL_CHORDAL:
-        break;
-    case ZONAL_SPECTRUM:
+    spec->parameter = (zonal_number){parameter.factor, parameter.power};
+    spec->parameter = (zonal_number){zonal__family_parameter(spec, dim, discrepancy), 0};
+    if (zonal__families[spec->family].given)
         return apply_spectrum(settings->spectrum, spec, weights);
-    }
     return ZONAL_OK;
 }
 
 void zonal__kernel_describe(const zonal_kernel_spec *spec, int64_t dim, char *out, size_t size) {
-    double times_d = spec->t * (double)dim, whole = round(times_d);
-    switch (spec->family) {
-    case ZONAL_HEAT:
-        if (whole >= 1 && whole < 1e6 && fabs(times_d - whole) < 1e-12 * whole)
-            snprintf(out, size, "t = %.0f/d = %.8g", whole, spec->t);
-        else
-            snprintf(out, size, "t = %.8g", spec->t);
-        break;
-    case ZONAL_BAND:
-        snprintf(out, size, "L = %d", spec->band);
-        break;
-    case ZONAL_INDUCED:
-        snprintf(out, size, spec->scale == (double)dim ? "s^2 = d = %.8g" : "s^2 = %.8g",
-                 spec->scale);
-        break;
-    case ZONAL_POISSON:
-        snprintf(out, size, "r = %.8g", spec->r);
-        break;
-    case ZONAL_CHORDAL:
-        out[0] = '\0';
-        break;
-    case ZONAL_SPECTRUM:
-        snprintf(out, size, "%d weights", spec->n_weights);
-        break;
-    }
+    const zonal__family *family = &zonal__families[spec->family];
+    double value = spec->parameter.factor, times_d = value * (double)dim;
+    double whole = round(times_d);
+    int divided = !family->whole && whole >= 1 && whole < 1e6 && value < 1 &&
+                  fabs(times_d - whole) < 1e-12 * whole;
+    out[0] = '\0';
+    if (family->given) snprintf(out, size, "%d weights", spec->n_weights);
+    if (!family->option) return;
+    if (divided)
+        snprintf(out, size, "%s = %.0f/d = %.8g", family->symbol, whole, value);
+    else
+        snprintf(out, size, value == (double)dim && !family->whole ? "%s = d = %.8g" : "%s = %.8g",
+                 family->symbol, value);
+}
+
+void zonal__kernel_put_json(const zonal_kernel_spec *spec, zonal__json *json) {
+    const zonal__family *family = &zonal__families[spec->family];
+    double value = spec->parameter.factor;
+    if (!family->option) return;
+    if (family->whole)
+        zonal__json_key_int(json, family->option, (int64_t)value);
+    else
+        zonal__json_key_double(json, family->option, value);
 }
 
 /* ---- a method -------------------------------------------------------------------------------- */
@@ -169,10 +153,6 @@ zonal_status zonal__method_settings_apply(const zonal__method_settings *settings
     return apply_range(settings->range, sliced);
 }
 
-double zonal__method_default_t(const zonal_loss_options *loss) {
-    return loss->discrepancy == ZONAL_KL ? 2 : 5;
-}
-
 static void append_name(const zonal__options *options, const char *name, char *out, size_t size) {
     size_t length = strlen(out);
     /* A file may hold options for several methods; on the command line it is a mistake. */
@@ -183,17 +163,13 @@ static void append_name(const zonal__options *options, const char *name, char *o
 void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                         size_t size) {
     int sliced = loss->discrepancy >= ZONAL_SUSREG;
-    zonal_family family = loss->kernel.family;
+    const zonal__family *family = &zonal__families[loss->kernel.family];
     const struct {
         const char *name;
         int used;
     } list[] = {
-        {"t", !sliced && family == ZONAL_HEAT},
-        {"band", !sliced && family == ZONAL_BAND},
-        {"scale", family == ZONAL_INDUCED && loss->discrepancy != ZONAL_SIGREG},
-        {"r", !sliced && family == ZONAL_POISSON},
-        {"spectrum", !sliced && family == ZONAL_SPECTRUM},
-        {"without-multiplicity", !sliced && family != ZONAL_INDUCED && family != ZONAL_CHORDAL},
+        {"spectrum", !sliced && family->given},
+        {"without-multiplicity", !sliced && family->weighted},
         {"kl-norm", loss->discrepancy == ZONAL_KL},
         {"estimator", !sliced},
         {"slices", sliced},
@@ -203,6 +179,12 @@ void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *op
         {"collapse-norm", sliced},
     };
     out[0] = '\0';
+    for (int i = 0; i < ZONAL__FAMILIES; i++) {
+        /* SUSReg has the scale of its limit. */
+        int used = &zonal__families[i] == family && (!sliced || loss->discrepancy == ZONAL_SUSREG);
+        if (zonal__families[i].option && !used)
+            append_name(options, zonal__families[i].option, out, size);
+    }
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (!list[i].used) append_name(options, list[i].name, out, size);
 }

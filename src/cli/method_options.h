@@ -23,15 +23,14 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "core/json.h"
 #include "core/options.h"
-#include "zonal/loss.h"
+#include "loss/family.h"
 
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
 typedef struct zonal__kernel_settings {
-    zonal__scale t, scale;
-    int64_t band;
-    double r;
+    zonal__scale parameter[ZONAL__FAMILIES]; /* by zonal_family */
     const char *spectrum;
     int without_multiplicity;
 } zonal__kernel_settings;
@@ -39,30 +38,30 @@ typedef struct zonal__kernel_settings {
 #define ZONAL__KERNEL_OPTIONS(settings_type, member)                                               \
     {.name = "t",                                                                                  \
      .type = ZONAL__OPTION_SCALE,                                                                  \
-     .target = offsetof(settings_type, member.t),                                                  \
+     .target = offsetof(settings_type, member.parameter[ZONAL_HEAT]),                              \
      .least = 0,                                                                                   \
      .most = INFINITY,                                                                             \
      .rules = ZONAL__OPTION_OVER,                                                                  \
      .metavar = "NUMBER[/d]",                                                                      \
      .help = "heat: the time; 5/d unless given (KL: 2/d)"},                                        \
         {.name = "band",                                                                           \
-         .type = ZONAL__OPTION_INT,                                                                \
-         .target = offsetof(settings_type, member.band),                                           \
+         .type = ZONAL__OPTION_SCALE,                                                              \
+         .target = offsetof(settings_type, member.parameter[ZONAL_BAND]),                          \
          .least = 1,                                                                               \
          .most = 64,                                                                               \
          .metavar = "L",                                                                           \
          .help = "band: the highest degree; 2 unless given"},                                      \
         {.name = "scale",                                                                          \
          .type = ZONAL__OPTION_SCALE,                                                              \
-         .target = offsetof(settings_type, member.scale),                                          \
+         .target = offsetof(settings_type, member.parameter[ZONAL_INDUCED]),                       \
          .least = 0,                                                                               \
          .most = INFINITY,                                                                         \
          .rules = ZONAL__OPTION_OVER,                                                              \
          .metavar = "NUMBER|d",                                                                    \
          .help = "induced, susreg: s^2; d unless given, 1 is the paper's formula as printed"},     \
         {.name = "r",                                                                              \
-         .type = ZONAL__OPTION_DOUBLE,                                                             \
-         .target = offsetof(settings_type, member.r),                                              \
+         .type = ZONAL__OPTION_SCALE,                                                              \
+         .target = offsetof(settings_type, member.parameter[ZONAL_POISSON]),                       \
          .least = 0,                                                                               \
          .most = 1,                                                                                \
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,                                        \
@@ -79,16 +78,19 @@ typedef struct zonal__kernel_settings {
                 "of its harmonics, the other reading of the paper's normalised polynomials"        \
     }
 
-/* Fills the parameters of spec->family, which is set already, for dimension dim; default_t is the
- * factor of the time that is meant when none was given: default_t/dim. A spectrum's weights are
- * allocated: *weights is then to be released with zonal__free after the kernel or plan is made, and
+/* Fills the parameter of spec->family, which is set already, with its number in dimension dim: what
+ * was given, or the default for the discrepancy. A spectrum's weights are allocated:
+ * *weights is then to be released with zonal__free after the kernel or plan is made, and
  * NULL otherwise. ZONAL_ARGUMENT when the text is wrong or a spectrum is missing. */
 zonal_status zonal__kernel_settings_apply(const zonal__kernel_settings *settings, int64_t dim,
-                                          double default_t, zonal_kernel_spec *spec,
+                                          zonal_discrepancy discrepancy, zonal_kernel_spec *spec,
                                           double **weights);
 
 /* The parameter as people write it: "t = 5/d = 0.01953125", "L = 2"; "" where there is none. */
 void zonal__kernel_describe(const zonal_kernel_spec *spec, int64_t dim, char *out, size_t size);
+
+/* The same as a member of a JSON object; nothing where there is none. */
+void zonal__kernel_put_json(const zonal_kernel_spec *spec, zonal__json *json);
 
 /* ---- a method -------------------------------------------------------------------------------- */
 
@@ -203,9 +205,6 @@ extern const char *const zonal__implementation_words[];
  * for the kernel. "options" tells which flags were given. */
 zonal_status zonal__method_settings_apply(const zonal__method_settings *settings,
                                           const zonal__options *options, zonal_loss_options *loss);
-
-/* The factor of the default time: t = factor/d. */
-double zonal__method_default_t(const zonal_loss_options *loss);
 
 /* Names the options that were given although the method has no use for them, "--t, --slices"; an
  * empty text when there are none. zonal__loss_unused looks at the options of the kernel and the

@@ -17,17 +17,20 @@ void zonal__peer_program(char *out, size_t size) {
     out[length > 0 ? length : 0] = '\0';
 }
 
+/* Beside the program, and nowhere else: a script of the same name in whatever folder the program is
+ * started from is not ours to run. The build gives the way from an installed program to its
+ * scripts; a build folder has a link to bench/ of its source tree. */
 static int find_script(const char *name, char *out, size_t size) {
-    static const char *const places[] = {"../bench", "../share/zonal/bench"};
+    static const char *const places[] = {"share/zonal/bench", ZONAL_BENCH_FROM_PROGRAM};
     char program[4096];
     zonal__peer_program(program, sizeof program);
     char *slash = strrchr(program, '/');
     for (int i = 0; i < 2 && slash; i++) {
-        snprintf(out, size, "%.*s/%s/%s", (int)(slash - program), program, places[i], name);
-        if (access(out, R_OK) == 0) return 1;
+        int length =
+            snprintf(out, size, "%.*s/%s/%s", (int)(slash - program), program, places[i], name);
+        if (length > 0 && (size_t)length < size && access(out, R_OK) == 0) return 1;
     }
-    snprintf(out, size, "bench/%s", name);
-    return access(out, R_OK) == 0;
+    return 0;
 }
 
 double zonal__peer_number(const char *line, const char *key) {
@@ -71,7 +74,8 @@ zonal_status zonal__peer_run(const char *script, const char *const *arguments, i
     FILE *lines = NULL;
     int status = 0;
     if (!find_script(script, path, sizeof path)) {
-        zonal__cli_say("bench/%s was not found beside the program: nothing to compare with",
+        zonal__cli_say("share/zonal/bench/%s was not installed with this program: nothing to "
+                       "compare with",
                        script);
         return ZONAL_OK;
     }

@@ -10,10 +10,11 @@
 enum { ZONAL__PEER_ARGUMENTS = 24 };
 
 /* Runs bench/SCRIPT with the arguments (NULL-terminated, at most ZONAL__PEER_ARGUMENTS) and calls
- * line(context, text) for each line it prints. The script lies beside the build folder, in
- * share/zonal of an installation, or in bench/ here. Where there is no script, no Python or no
- * PyTorch, that is said on stderr, and the status is ZONAL_OK. Debian's own Python, which sees
- * Debian's packages, is preferred; on_gpu: the first on PATH, which is the one with a GPU's. */
+ * line(context, text) for each line it prints. The script is the one that was installed with the
+ * program (share/zonal/bench) or belongs to its build folder, never one of the current folder.
+ * Where there is no script, no Python or no PyTorch, that is said on stderr, and the status is
+ * ZONAL_OK. Debian's own Python, which sees Debian's packages, is preferred; on_gpu: the first on
+ * PATH, which is the one with a GPU's. */
 zonal_status zonal__peer_run(const char *script, const char *const *arguments, int on_gpu,
                              void (*line)(void *context, const char *text), void *context);
 

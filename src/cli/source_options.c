@@ -27,6 +27,7 @@ zonal__source_options zonal__source_settings_apply(const zonal__source_settings 
 
 static void say(void *context, const char *line) {
     (void)context;
+    if (zonal__cli_said_before(line)) return;
     zonal__progress_interrupted();
     zonal__cli_say("%s", line);
 }

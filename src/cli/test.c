@@ -81,12 +81,15 @@ static const zonal__option table[] = {
     {0}};
 
 static const zonal__cli_usage usage = {
-    "zonal test X.npy [--mc N] [options]",
-    "Tests whether the rows of X.npy are uniform on the unit sphere. Each statistic is\n"
-    "the off-diagonal sum T = n D - 1: 0 on average for uniform points, larger when\n"
-    "points gather, smaller when they repel each other. p is the chance of a T at\n"
-    "least as large from uniform points.\n",
-    "X.npy", 1, 1};
+    .synopsis = "zonal test X.npy [--mc N] [options]",
+    .description =
+        "Tests whether the rows of X.npy are uniform on the unit sphere. Each statistic\n"
+        "is the off-diagonal sum T = n D - 1: 0 on average for uniform points, larger\n"
+        "when points gather, smaller when they repel each other. p is the chance of a T\n"
+        "at least as large from uniform points.\n",
+    .argument = "X.npy",
+    .least = 1,
+    .most = 1};
 
 static int on_progress(void *context, double share) {
     zonal__progress_update(context, (int64_t)(1000 * share));

@@ -34,7 +34,8 @@ static const zonal__cli_usage usage = {
         "  zonal train --config recipes/textures.toml --set lr=5e-4\n"
         "  zonal train --resume runs/photos-1\n",
     .argument = "DIR",
-    .most = 1};
+    .most = 1,
+    .layout = &zonal__train_layout};
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
@@ -84,8 +85,9 @@ typedef struct job {
     char init[512];      /* what was taken from --init; "": there is none */
     char *configuration; /* what decides the numbers, for the checkpoints */
     float *projections;  /* [views][batch][dim] */
-    double began;        /* seconds of the clock; those of earlier processes are taken off */
-    double marked;       /* when the present stretch of steps began */
+    zonal__estimate estimate;
+    double began;  /* seconds of the clock; those of earlier processes are taken off */
+    double marked; /* when the present stretch of steps began */
     int64_t marked_step;
     int collapsed; /* the last meter said so */
     int64_t
@@ -181,24 +183,29 @@ static zonal_status log_step(job *j) {
 
 static zonal_status evaluate(job *j) {
     int64_t step = zonal__trainer_steps_done(j->trainer);
+    double start = now();
     zonal__online_result result;
     ZONAL_TRY(zonal__online_run(&j->training->online, zonal__trainer_model(j->trainer), &result));
     ZONAL_TRY(zonal__run_folder_add_eval(&j->folder, step, &result));
     zonal__train_print_eval(&j->print, step, &result);
     j->score = zonal__online_score(&result);
+    zonal__estimate_evaluated(&j->estimate, now() - start);
     mark(j);
     return ZONAL_OK;
 }
 
 /* Without an evaluation the lowest mean of the logged losses is the best. */
 static zonal_status save(job *j) {
+    double start;
     zonal__metrics metrics;
     ZONAL_TRY(zonal__trainer_metrics(j->trainer, &metrics)); /* what is not finite is not kept */
+    start = now();
     if (j->training->online.protocol == ZONAL__ONLINE_NONE)
         j->score = -j->loss_sum / (double)j->losses;
     ZONAL_TRY(zonal__run_folder_save(&j->folder, j->trainer, j->score));
     j->loss_sum = 0;
     j->losses = 0;
+    zonal__estimate_saved(&j->estimate, now() - start);
     mark(j);
     return ZONAL_OK;
 }
@@ -216,15 +223,45 @@ static zonal_status after_step(job *j, int stopping) {
     return ZONAL_OK;
 }
 
+/* Images of an evaluation over images of a step, by their pixels. */
+static double eval_work(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    double ratio = (double)s->local_side / (double)s->side, images = 0;
+    double step = (double)s->batch * ((double)s->views + (double)s->local_views * ratio * ratio);
+    if (t->queries) images = (double)t->queries->count * (t->memory ? 1 : 2); /* views */
+    if (t->memory) images += (double)t->memory->count;
+    return images / step;
+}
+
+static void begin_estimate(job *j) {
+    const zonal__training *t = j->training;
+    int evaluated = t->online.protocol != ZONAL__ONLINE_NONE;
+    j->estimate.first = zonal__trainer_steps_done(j->trainer);
+    j->estimate.total = t->trainer.schedule.total;
+    j->estimate.eval_every = evaluated ? t->settings.eval_every : 0;
+    j->estimate.checkpoint_every = t->settings.checkpoint_every;
+    j->estimate.eval_work = eval_work(t);
+    zonal__estimate_begin(&j->estimate, now());
+}
+
+static void tell_estimate(job *j, int64_t step) {
+    zonal__estimated estimated;
+    if (zonal__estimate_step(&j->estimate, step, now(), &estimated))
+        zonal__train_print_estimate(&j->print, j->training, &estimated,
+                                    j->estimate.total - j->estimate.first);
+}
+
 static zonal_status make_steps(job *j) {
     int64_t total = j->training->trainer.schedule.total, step;
     int stopping = 0;
     j->began = now() - j->folder.seconds;
     mark(j);
+    begin_estimate(j);
     zonal__train_print_begin_steps(&j->print, total, j->folder.seconds);
     zonal__progress_update(&j->print.bar, zonal__trainer_steps_done(j->trainer));
     while ((step = zonal__trainer_steps_done(j->trainer)) < total && !stopping) {
         ZONAL_TRY(zonal__trainer_step(j->trainer));
+        tell_estimate(j, step + 1);
         stopping = stop_asked != 0; /* read once, so that an end never goes without a checkpoint */
         ZONAL_TRY(after_step(j, stopping));
         zonal__progress_update(&j->print.bar, step + 1);
@@ -321,8 +358,11 @@ static zonal_status begin(job *j) {
         zonal__train_say(&j->print, "resumed   after step %" PRId64,
                          zonal__trainer_steps_done(j->trainer));
         zonal__resume_tell(&j->resume);
-    } else
+    } else {
+        double start = now();
         ZONAL_TRY(zonal__run_folder_save(&j->folder, j->trainer, NAN));
+        j->estimate.save_seconds = now() - start;
+    }
     return ZONAL_OK;
 }
 

@@ -1,7 +1,9 @@
 #include "cli/train_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "nn/resnet.h"
 #include "zonal/uniformity.h"
 
 static const char *const laws[] = {"auto", "byol", "texture", NULL};
@@ -41,7 +43,46 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
     if (numbers.count == 2)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes one number, or one for each of 3 channels",
                           shown);
+    for (int c = 0; c < numbers.count; c++)
+        if (!(fabs(numbers.value[c]) <= 1e6) ||
+            (strcmp(option->name, "deviation") == 0 && numbers.value[c] < 1e-6))
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "%s is for pixels from 0 to 1: a mean may be up to 1e6, a deviation "
+                              "from 1e-6 to 1e6, got %s",
+                              shown, text);
     *(zonal__per_channel *)((char *)values + option->target) = numbers;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
+                                    int *count) {
+    const char *at = text;
+    int n = 0, good = 1, more = 1;
+    while (good && more) {
+        size_t digits = strspn(at, "0123456789");
+        long value = digits > 0 && digits <= 6 ? strtol(at, NULL, 10) : 0;
+        if (n == most)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has at most %d layers, got %s", shown, most,
+                              text);
+        width[n++] = (int)value;
+        at += digits;
+        more = *at++ == '-';
+        good = value >= 1 && value <= 65536 && (more || at[-1] == '\0');
+    }
+    if (!good)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%s is the width of each layer, from 1 to 65536, with dashes between "
+                          "them, as in 2048-2048-256; got %s",
+                          shown, text);
+    *count = n;
+    return ZONAL_OK;
+}
+
+static zonal_status set_projector(void *values, const zonal__option *option, const char *shown,
+                                  const char *text) {
+    int width[ZONAL__MOST_PROJECTOR_LAYERS], count;
+    ZONAL_TRY(zonal__projector_parse(text, shown, ZONAL__MOST_PROJECTOR_LAYERS, width, &count));
+    *(const char **)((char *)values + option->target) = text;
     return ZONAL_OK;
 }
 
@@ -87,35 +128,6 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
 const zonal__option zonal__train_table[] = {
-    /* the command line's own */
-    TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
-    {.name = "set",
-     .type = ZONAL__OPTION_ASSIGN,
-     .metavar = "KEY=VALUE",
-     .help = "the same as --KEY VALUE; as often as needed"},
-    {.name = "dump-config",
-     .type = ZONAL__OPTION_FLAG,
-     AT(dump_config),
-     .rules = LINE,
-     .help = "print the effective configuration, train nothing"},
-    TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
-    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
-    {.name = "changed-data",
-     .type = ZONAL__OPTION_WORD,
-     AT(changed_data),
-     .words = zonal__changed_data_words,
-     .initial = "refuse",
-     .rules = LINE,
-     .help = "--resume: what to do when images were added, removed or replaced since"},
-    TEXT("choices", choices, NULL, "FILE", LINE,
-         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
-         "bits as that run's"),
-    {.name = "quiet",
-     .type = ZONAL__OPTION_FLAG,
-     AT(quiet),
-     .rules = LINE,
-     .help = "print warnings and errors alone"},
-
     /* pictures */
     TEXT("data", data, NULL, "PATH", 0, "a folder or file of pictures, or textures:FAMILY; or DIR"),
     WORD("split", split, zonal__split_words, "train", "the part of the pictures to learn from"),
@@ -143,7 +155,8 @@ const zonal__option zonal__train_table[] = {
     /* views */
     WHOLE("views", views, "2", 1, 16, "global views of each picture"),
     WHOLE("side", side, "0", 0, 1024,
-          "their width and height; 0: 224, or the pictures' shorter side if that is less"),
+          "width and height of the views; 0: 224, or the shorter side of the images if that is "
+          "less"),
     WHOLE("local-views", local_views, "0", 0, 16, "local views of each picture"),
     WHOLE("local-side", local_side, "0", 0, 1024,
           "their width and height; 0: three sevenths of the side, as 96 of 224"),
@@ -180,8 +193,13 @@ const zonal__option zonal__train_table[] = {
     WORD("network", network, networks, "resnet18", "the encoder"),
     WORD("stem", stem, stems, "auto", "auto: small for views of up to 64 pixels"),
     NUMBER("width", width, "1", 1. / 64, 8, 0, "factor of the encoder's channels"),
-    TEXT("projector", projector, "2048-2048-256", "A-B-...", 0,
-         "outputs of its layers; the last is the dimension d"),
+    {.name = "projector",
+     .type = ZONAL__OPTION_CUSTOM,
+     AT(projector),
+     .initial = "2048-2048-256",
+     .metavar = "A-B-...",
+     .set = set_projector,
+     .help = "outputs of its layers; the last is the dimension d"},
     WORD("activation", activation, activations, "gelu", "of the projector"),
     FLAG("projector-norm", projector_norm, "yes", "norms between the projector's layers"),
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
@@ -192,7 +210,9 @@ const zonal__option zonal__train_table[] = {
          "missing"),
 
     /* loss */
-    TEXT("method", method, "mmd-band", "NAME", 0, "the uniformity loss"),
+    TEXT("method", method, "mmd-band", "NAME", 0,
+         "the uniformity loss: mmd-band, mmd-heat, ksd-heat, kl-heat, susreg and more: see zonal "
+         "loss --help"),
     ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
     ZONAL__LOSS_OPTIONS(zonal__train_settings, loss),
     SHARE("lambda", lambda, NULL,
@@ -224,7 +244,7 @@ const zonal__option zonal__train_table[] = {
 
     /* run */
     WHOLE("epochs", epochs, "100", 1, 1e6, "times through the pictures"),
-    WHOLE("steps", steps, "0", 0, 1e12, "the same in steps; 0: by --epochs"),
+    WHOLE("steps", steps, "0", 0, ZONAL__MOST_STEPS, "the same in steps; 0: by --epochs"),
     WHOLE("batch", batch, "256", 1, 1e6,
           "pictures in a step; unless given, all if there are fewer"),
     WHOLE("micro-batch", micro_batch, "0", 0, 1e6,
@@ -239,6 +259,35 @@ const zonal__option zonal__train_table[] = {
     WHOLE("seed", seed, "0", 0, INFINITY, "of weights, order, views and sliced losses"),
     WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: all there are"),
     WHOLE("workers", workers, "0", 0, 256, "threads that read pictures; 0: as many as processors"),
+
+    /* the command line's own */
+    TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
+    {.name = "set",
+     .type = ZONAL__OPTION_ASSIGN,
+     .metavar = "KEY=VALUE",
+     .help = "the same as --KEY VALUE; as often as needed"},
+    {.name = "dump-config",
+     .type = ZONAL__OPTION_FLAG,
+     AT(dump_config),
+     .rules = LINE,
+     .help = "print the effective configuration, train nothing"},
+    TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
+    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    {.name = "changed-data",
+     .type = ZONAL__OPTION_WORD,
+     AT(changed_data),
+     .words = zonal__changed_data_words,
+     .initial = "refuse",
+     .rules = LINE,
+     .help = "--resume: what to do when images were added, removed or replaced since"},
+    TEXT("choices", choices, NULL, "FILE", LINE,
+         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
+         "bits as that run's"),
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .rules = LINE,
+     .help = "print warnings and errors alone"},
 
     /* watching */
     WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines and meters; 0: 10, on CUDA 50"),
@@ -261,6 +310,18 @@ const zonal__option zonal__train_table[] = {
     NUMBER("eval-temperature", eval_temperature, "0.07", 0, INFINITY, OVER | UNDER,
            "knn: of the votes"),
     {0}};
+
+static const char *const most_used[] = {"config",      "out",     "resume", "method",
+                                        "selectivity", "epochs",  "batch",  "lr",
+                                        "side",        "network", NULL};
+static const zonal__option_group groups[] = {{"data", "data"},
+                                             {"augmentation", "views"},
+                                             {"network", "network"},
+                                             {"loss", "method"},
+                                             {"optimiser", "optimiser"},
+                                             {"run", "epochs"},
+                                             {0}};
+const zonal__option_layout zonal__train_layout = {most_used, groups};
 
 int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {

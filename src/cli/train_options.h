@@ -22,6 +22,7 @@ enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NON
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
 enum { ZONAL__PLACE_AUTO, ZONAL__PLACE_CPU, ZONAL__PLACE_CUDA };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
+#define ZONAL__MOST_STEPS 4294967295. /* random numbers are counted by steps of 32 bits */
 enum { ZONAL__CHANGED_REFUSE, ZONAL__CHANGED_ALLOW };
 enum { ZONAL__ON_COLLAPSE_WARN, ZONAL__ON_COLLAPSE_STOP };
 
@@ -72,6 +73,7 @@ typedef struct zonal__train_settings {
 } zonal__train_settings;
 
 extern const zonal__option zonal__train_table[];
+extern const zonal__option_layout zonal__train_layout; /* of its help */
 
 /* The words of --changed-data. */
 extern const char *const zonal__changed_data_words[];
@@ -82,6 +84,11 @@ int zonal__train_option_is_free(const char *name);
 /* Those that a run's configuration may have other values of than its checkpoints: these, and paths,
  * since images may be moved; whether they are the same is asked of the images. */
 int zonal__train_option_may_change(const char *name);
+
+/* The widths in "2048-2048-256", the one reading of --projector: up to "most", each from 1 to
+ * 65536. "shown" is the option's name for the sentence. */
+zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
+                                    int *count);
 
 /* Copies the given --view-... options over those of a law; "local": of a local view. */
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,

@@ -74,7 +74,7 @@ void zonal__train_print_failure(zonal__train_print *print) {
 }
 
 static void take_log_line(void *context, const char *line) {
-    zonal__train_warn(context, "%s", line);
+    if (!zonal__cli_said_before(line)) zonal__train_warn(context, "%s", line);
 }
 
 void zonal__train_print_begin(zonal__train_print *print, int quiet) {
@@ -189,6 +189,37 @@ void zonal__train_print_summary(zonal__train_print *print, const zonal__training
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Options that would have an effect, with what they are now. */
+static void name_shorteners(const zonal__training *t, const zonal__estimated *e, char out[400]) {
+    const zonal__train_settings *s = &t->settings;
+    int used = 0;
+    if (s->steps > 0)
+        used += snprintf(out, 400, "--steps (now %" PRId64 ")", s->steps);
+    else
+        used += snprintf(out, 400, "--epochs (now %" PRId64 ")", s->epochs);
+    used += snprintf(out + used, (size_t)(400 - used), ", --side (%" PRId64 ")", s->side);
+    if (s->network != 0) used += snprintf(out + used, (size_t)(400 - used), ", --network resnet18");
+    used += snprintf(out + used, (size_t)(400 - used), ", --width (%g)", s->width);
+    if (s->precision == ZONAL__PRECISION_FP32 && zonal__training_gains_by_bf16(t))
+        used += snprintf(out + used, (size_t)(400 - used), ", --precision bf16");
+    if (e->evaluations > .2 * e->seconds)
+        snprintf(out + used, (size_t)(400 - used), ", --eval-every (%" PRId64 ")", s->eval_every);
+}
+
+void zonal__train_print_estimate(zonal__train_print *print, const zonal__training *t,
+                                 const zonal__estimated *e, int64_t steps_left) {
+    char words[40], shorter[400], evaluations[48] = "";
+    zonal__estimate_words(e->seconds, words);
+    if (e->evaluations > .05 * e->seconds)
+        snprintf(evaluations, sizeof evaluations, ", %.0f %% of it evaluations",
+                 100 * e->evaluations / e->seconds);
+    zonal__train_say(print, "time      about %s for %" PRId64 " step%s of %.3g s%s", words,
+                     steps_left, zonal__text_plural(steps_left), e->step, evaluations);
+    if (e->seconds < 3600) return;
+    name_shorteners(t, e, shorter);
+    zonal__train_say(print, "          shorter with other %s", shorter);
+}
 
 void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds) {
     snprintf(print->label, sizeof print->label, "training");

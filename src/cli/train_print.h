@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/progress.h"
+#include "cli/train_estimate.h"
 #include "cli/training.h"
 #include "train/run_folder.h"
 
@@ -37,6 +38,10 @@ void zonal__train_print_failure(zonal__train_print *print);
 /* What is trained, on what and how; warns of a gain below the collapse threshold. */
 void zonal__train_print_summary(zonal__train_print *print, const zonal__training *training,
                                 zonal__trainer *trainer, const char *run);
+
+/* How long the whole will take; if that is over an hour, also which options make it shorter. */
+void zonal__train_print_estimate(zonal__train_print *print, const zonal__training *training,
+                                 const zonal__estimated *estimated, int64_t steps_left);
 
 /* The bar begins: "seconds" were spent on the steps before. */
 void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds);

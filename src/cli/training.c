@@ -8,6 +8,7 @@
 #include "backend/cpu/nn_amx.h"
 #include "backend/device.h"
 #include "core/memory.h"
+#include "core/text.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16, LEAST_INTERVAL = 100 };
 
@@ -17,10 +18,17 @@ static int given(const zonal__training *t, const char *name) {
 
 /* ---- settling -------------------------------------------------------------------------------- */
 
-/* The configuration that is written names what was chosen; where the choice was asked for stays. */
+static zonal__option_state *state_of(zonal__training *t, const char *name) {
+    int i = 0;
+    while (strcmp(t->options.table[i].name, name) != 0) i++; /* the table has it */
+    return &t->options.state[i];
+}
+
+/* The configuration that is written names what was chosen, and where the choice was asked for. */
 static void settle_text(zonal__training *t, const char *name, const char *text) {
-    for (int i = 0; t->options.table[i].name; i++)
-        if (strcmp(t->options.table[i].name, name) == 0) t->options.state[i].text = text;
+    zonal__option_state *state = state_of(t, name);
+    if (strcmp(state->text, text) != 0) state->note = state->text;
+    state->text = text;
 }
 
 static void settle_word(zonal__training *t, const char *name, int choice, int *setting) {
@@ -38,6 +46,10 @@ static void settle_path(zonal__training *t, const char *name, char room[ZONAL__T
     settle_text(t, name, room);
 }
 
+int zonal__training_gains_by_bf16(const zonal__training *t) {
+    return t->settings.device == ZONAL__PLACE_CUDA || zonal__amx_usable();
+}
+
 static zonal_status settle_device(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     int cuda = s->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK;
@@ -45,7 +57,8 @@ static zonal_status settle_device(zonal__training *t) {
     settle_word(t, "device", cuda ? ZONAL__PLACE_CUDA : ZONAL__PLACE_CPU, &s->device);
     if (s->precision == ZONAL__PRECISION_AUTO)
         settle_word(t, "precision",
-                    cuda || zonal__amx_usable() ? ZONAL__PRECISION_BF16 : ZONAL__PRECISION_FP32,
+                    zonal__training_gains_by_bf16(t) ? ZONAL__PRECISION_BF16
+                                                     : ZONAL__PRECISION_FP32,
                     &s->precision);
     if (s->log_every == 0) s->log_every = cuda ? 50 : 10;
     return ZONAL_OK;
@@ -107,18 +120,6 @@ static void settle_batch(zonal__training *t) {
 
 /* ---- network --------------------------------------------------------------------------------- */
 
-static zonal_status parse_projector(const char *text, zonal__network_spec *spec) {
-    char list[128];
-    int64_t width[ZONAL__MOST_PROJECTOR_LAYERS];
-    snprintf(list, sizeof list, "%s", text);
-    for (char *c = list; *c; c++)
-        if (*c == '-') *c = ',';
-    ZONAL_TRY(zonal__list_int64(list, "each layer of --projector, as in 2048-2048-256,", 1, 65536,
-                                ZONAL__MOST_PROJECTOR_LAYERS, width, &spec->projector_layers));
-    for (int i = 0; i < spec->projector_layers; i++) spec->projector_width[i] = (int)width[i];
-    return ZONAL_OK;
-}
-
 zonal_status zonal__training_network(const zonal__training *t, zonal__network_spec *spec) {
     static const int depths[] = {18, 34, 50};
     const zonal__train_settings *s = &t->settings;
@@ -136,7 +137,8 @@ zonal_status zonal__training_network(const zonal__training *t, zonal__network_sp
     spec->projector_norm = s->projector_norm;
     spec->projector_last_bias = s->projector_bias;
     spec->dtype = s->precision == ZONAL__PRECISION_BF16 ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
-    return parse_projector(s->projector, spec);
+    return zonal__projector_parse(s->projector, "--projector", ZONAL__MOST_PROJECTOR_LAYERS,
+                                  spec->projector_width, &spec->projector_layers);
 }
 
 /* ---- loss ------------------------------------------------------------------------------------ */
@@ -176,6 +178,20 @@ static zonal_status choose_gain(zonal__training *t, zonal_objective_options *obj
                                     dimension(t), &t->weight);
 }
 
+/* The weight of uniformity depends on the method and the batch; the configuration says what it came
+ * to. A gain by its word stays one, so that a run with another batch has the gain of that. */
+static void settle_weight(zonal__training *t) {
+    zonal__option_state *lambda = state_of(t, "lambda"), *gain = state_of(t, "gain");
+    if (!given(t, "lambda")) {
+        snprintf(t->lambda_note, sizeof t->lambda_note, "that of %.40s", t->settings.method);
+        t->settings.lambda = t->trainer.objective.lambda;
+        *lambda = (zonal__option_state){
+            .source = ZONAL__SOURCE_DEFAULT, .text = "", .note = t->lambda_note};
+    }
+    snprintf(t->gain_note, sizeof t->gain_note, "here %.10g", t->weight.gain);
+    gain->note = t->gain_note;
+}
+
 static zonal_status fill_objective(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     zonal_objective_options *objective = &t->trainer.objective;
@@ -184,16 +200,20 @@ static zonal_status fill_objective(zonal__training *t) {
     zonal__loss_unused(&objective->loss, &t->options, unused, sizeof unused);
     if (unused[0])
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
-    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t),
-                                           zonal__method_default_t(&objective->loss),
+    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t), objective->loss.discrepancy,
                                            &objective->loss.kernel, &t->weights));
     ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
     if (given(t, "lambda")) objective->lambda = s->lambda;
-    return choose_gain(t, objective);
+    ZONAL_TRY(choose_gain(t, objective));
+    settle_weight(t);
+    return ZONAL_OK;
 }
 
 zonal_status zonal__training_objective(zonal__training *t) {
-    ZONAL_TRY(parse_projector(t->settings.projector, &t->trainer.network));
+    zonal__network_spec *network = &t->trainer.network;
+    ZONAL_TRY(zonal__projector_parse(t->settings.projector, "--projector",
+                                     ZONAL__MOST_PROJECTOR_LAYERS, network->projector_width,
+                                     &network->projector_layers));
     return fill_objective(t);
 }
 
@@ -245,13 +265,19 @@ static void spread(const zonal__per_channel *numbers, const double usual[3], flo
         out[c] = (float)(numbers->count == 0 ? usual[c] : numbers->value[c % numbers->count]);
 }
 
-static void fill_loader(zonal__training *t) {
+void zonal__training_normalisation(const zonal__training *t, float mean[3], float deviation[3]) {
     /* Of ImageNet, as everyone has used them for networks that see RGB. */
-    static const double mean[] = {.485, .456, .406}, deviation[] = {.229, .224, .225};
+    static const double rgb_mean[] = {.485, .456, .406}, rgb_deviation[] = {.229, .224, .225};
     static const double grey_mean[] = {.5, .5, .5}, grey_deviation[] = {.25, .25, .25};
     const zonal__train_settings *s = &t->settings;
-    zonal__loader_options *loader = &t->trainer.loader;
     int rgb = s->source.channels == 3;
+    spread(&s->mean, rgb ? rgb_mean : grey_mean, mean);
+    spread(&s->deviation, rgb ? rgb_deviation : grey_deviation, deviation);
+}
+
+static void fill_loader(zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__loader_options *loader = &t->trainer.loader;
     *loader = (zonal__loader_options){.source = t->source,
                                       .batch = s->batch,
                                       .groups = s->local_views > 0 ? 2 : 1,
@@ -265,8 +291,7 @@ static void fill_loader(zonal__training *t) {
                                                  .laws = t->laws + s->views,
                                                  .first = (int)s->views}},
                                       .workers = (int)s->workers};
-    spread(&s->mean, rgb ? mean : grey_mean, loader->mean);
-    spread(&s->deviation, rgb ? deviation : grey_deviation, loader->deviation);
+    zonal__training_normalisation(t, loader->mean, loader->deviation);
 }
 
 /* ---- optimiser and length -------------------------------------------------------------------- */
@@ -307,15 +332,21 @@ static zonal_status fill_schedule(zonal__training *t) {
     t->steps_per_epoch = t->source->count / s->batch;
     schedule->kind = (zonal__schedule_kind)s->schedule;
     schedule->total = zonal__training_steps(t);
+    if ((double)schedule->total > ZONAL__MOST_STEPS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--epochs %lld are %lld steps, and a run has at most %.0f; lower it",
+                          (long long)s->epochs, (long long)schedule->total, ZONAL__MOST_STEPS);
     schedule->warmup = t->steps_per_epoch;
     if (schedule->warmup > schedule->total / 10) schedule->warmup = schedule->total / 10;
-    if (given(t, "warmup"))
-        schedule->warmup = (int64_t)(s->warmup * (double)t->steps_per_epoch + .5);
-    if (schedule->warmup > schedule->total)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "a warm-up of %g epochs is longer than the run of %lld steps; shorten "
-                          "--warmup",
-                          s->warmup, (long long)schedule->total);
+    if (given(t, "warmup")) {
+        double warmup = s->warmup * (double)t->steps_per_epoch;
+        if (!(warmup <= (double)schedule->total)) /* also of what no whole number holds */
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "a warm-up of %g epochs is longer than the run of %lld steps; "
+                              "shorten --warmup",
+                              s->warmup, (long long)schedule->total);
+        schedule->warmup = (int64_t)(warmup + .5);
+    }
     schedule->base = s->lr;
     schedule->floor = s->final_lr;
     s->checkpoint_every = interval(s->checkpoint_every, t->steps_per_epoch);
@@ -342,10 +373,11 @@ static zonal_status check_batch(const zonal__training *t) {
                           (long long)s->batch);
     if (s->batch > t->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--batch %lld is more than the %lld pictures of the %s part of %s; "
+                          "--batch %lld is more than the %lld image%s of the %s part of %s; "
                           "lower it, or train on more (--split all, --val-share, --test-share)",
                           (long long)s->batch, (long long)t->source->count,
-                          zonal__split_words[s->split], t->source->path);
+                          zonal__text_plural(t->source->count), zonal__split_words[s->split],
+                          t->source->path);
     if (s->micro_batch > s->batch)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "--micro-batch %lld is more than --batch %lld",
                           (long long)s->micro_batch, (long long)s->batch);

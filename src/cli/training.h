@@ -43,6 +43,7 @@ typedef struct zonal__training {
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
     char init[ZONAL__TRAINING_PATH];                                   /* likewise */
+    char lambda_note[64], gain_note[32]; /* for the configuration that is written */
 } zonal__training;
 
 /* Reads a configuration. Release with zonal__training_close, also after failure. */
@@ -68,12 +69,20 @@ zonal_status zonal__training_open_views(zonal__training *training);
 /* How many steps the whole training has, once the source is open. */
 int64_t zonal__training_steps(const zonal__training *training);
 
+/* Whether the device computes faster in bf16 than in fp32. */
+int zonal__training_gains_by_bf16(const zonal__training *training);
+
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);
 
 /* Another part of the same pictures, thinned out evenly to at most "most" (0: all of them). */
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
+
+/* What is taken off the elements of an image and what they are then divided by, once the channels
+ * are settled. */
+void zonal__training_normalisation(const zonal__training *training, float mean[3],
+                                   float deviation[3]);
 
 /* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
 zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);

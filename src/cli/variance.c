@@ -166,11 +166,11 @@ static zonal_status bench_init(bench *b, const experiment *e, int64_t rows) {
     ZONAL_TRY(ZONAL_NEW(&b->kept, rows * s->dim, "a batch"));
     ZONAL_TRY(ZONAL_NEW(&b->row, s->dim, "a row"));
     ZONAL_TRY(zonal_loss_defaults("mmd-induced", &loss));
-    loss.kernel.scale = e->scale;
+    loss.kernel.parameter = (zonal_number){e->scale, 0};
     loss.threads = (int)s->threads;
     ZONAL_TRY(zonal_plan_create(&loss, rows, s->dim, &b->exact));
     ZONAL_TRY(zonal_loss_defaults("susreg", &loss));
-    loss.kernel.scale = e->scale;
+    loss.kernel.parameter = (zonal_number){e->scale, 0};
     loss.threads = (int)s->threads;
     loss.sliced.knots = (int)s->knots;
     loss.sliced.seed = (uint64_t)s->seed;
@@ -224,7 +224,7 @@ static zonal_status replicate(bench *b, experiment *e, int index) {
 }
 
 static zonal_status closed_form(const experiment *e, int64_t rows, double *out) {
-    const zonal_kernel_spec spec = {.family = ZONAL_INDUCED, .scale = e->scale};
+    const zonal_kernel_spec spec = {.family = ZONAL_INDUCED, .parameter = {e->scale, 0}};
     zonal_kernel_constants constants;
     zonal_kernel *kernel;
     double b = (double)rows, sum = 0;
@@ -418,6 +418,8 @@ int zonal__cli_variance(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    status = zonal__cli_check_ending("--plot", s.plot, ".svg");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

@@ -58,7 +58,8 @@ zonal_status zonal__config_list(const char *path, zonal__config_take take, void 
                                 zonal__config **out);
 
 /* The effective configuration as a file that reads back to the same values, with the source of each
- * in a comment: "# default", "# recipes/x.toml:12", "# --lr". Options that are not set and those of
+ * in a comment: "# default", "# recipes/x.toml:12", "# --lr"; "# auto by default", "# 0 by --side"
+ * where the value was settled by the program. Options that are not set and those of
  * the command line alone (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is
  * NULL on failure: ZONAL_MEMORY, or ZONAL_ARGUMENT for a text that is not UTF-8, which no
  * configuration file can hold. */

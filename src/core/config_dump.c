@@ -75,15 +75,28 @@ static void put_value(page *p, const zonal__options *options, int i) {
     }
 }
 
+/* What was asked for, where the value is another one; NULL: it is that. */
+static const char *settled_from(const zonal__options *options, int i) {
+    const zonal__option_state *state = &options->state[i];
+    const void *target = (const char *)options->values + options->table[i].target;
+    int64_t asked;
+    if (state->note || options->table[i].type != ZONAL__OPTION_INT) return state->note;
+    if (zonal__text_int64(state->text, "", &asked) != ZONAL_OK) return NULL;
+    return asked == *(const int64_t *)target ? NULL : state->text;
+}
+
 static void put_source(page *p, const zonal__options *options, int i) {
     const zonal__option_state *state = &options->state[i];
-    char text[320];
+    const char *settled = settled_from(options, i);
+    char text[512] = "";
+    size_t used = 0;
+    if (settled) used = (size_t)snprintf(text, sizeof text, "%.120s by ", settled);
     if (state->source == ZONAL__SOURCE_DEFAULT)
-        snprintf(text, sizeof text, "default");
+        snprintf(text + used, sizeof text - used, "default");
     else if (state->source == ZONAL__SOURCE_FILE)
-        snprintf(text, sizeof text, "%.250s:%d", state->file, state->line);
+        snprintf(text + used, sizeof text - used, "%.250s:%d", state->file, state->line);
     else
-        snprintf(text, sizeof text, "--%s%.60s",
+        snprintf(text + used, sizeof text - used, "--%s%.60s",
                  options->table[i].type == ZONAL__OPTION_FLAG && state->text[0] == 'n' ? "no-" : "",
                  options->table[i].name);
     for (char *c = text; *c; c++) /* a comment holds UTF-8 without control characters */

@@ -8,8 +8,14 @@
 
 #include "core/memory.h"
 
+const char *zonal__file_read_remedy(int error) {
+    if (error == ENOENT || error == ENOTDIR) return "; check the name";
+    return error == EACCES ? "; ask its owner for it, or make it readable by chmod" : "";
+}
+
 static zonal_status cannot_read(const char *path, int error) {
-    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", path, strerror(error));
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", path, strerror(error),
+                      zonal__file_read_remedy(error));
 }
 
 static zonal_status read_bytes(int descriptor, const char *path, char *out, size_t count) {

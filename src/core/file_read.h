@@ -17,4 +17,8 @@ zonal_status zonal__file_read(const char *path, size_t most, char **text, size_t
 zonal_status zonal__file_read_open(int descriptor, const char *path, size_t most, char **text,
                                    size_t *length);
 
+/* What to do about the errno of a file that could not be opened for reading, to end a sentence:
+ * "; check the name". Empty where nothing is to be advised. */
+const char *zonal__file_read_remedy(int error);
+
 #endif

@@ -1,5 +1,7 @@
 #include "core/memory.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,38 @@ void zonal_set_allocator(const zonal_allocator *replacement) {
     allocator = replacement ? *replacement : default_allocator;
 }
 
+/* A number of kilobytes or bytes behind "key" in a small file of the system; 0: there is none. */
+static double read_number(const char *path, const char *key) {
+    char line[128];
+    double found = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    while (found == 0 && fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0) found = strtod(line + strlen(key), NULL);
+    fclose(file);
+    return found;
+}
+
+/* Bytes that can still be had: free memory and swap, and at most what the container allows. */
+static double bytes_left(void) {
+    double left = 1024 * (read_number("/proc/meminfo", "MemAvailable:") +
+                          read_number("/proc/meminfo", "SwapFree:"));
+    double most = read_number("/sys/fs/cgroup/memory.max", ""); /* "max" reads as 0 */
+    if (left == 0) return INFINITY;                             /* no Linux */
+    return most > 0 && most < left ? most : left;
+}
+
+/* Small pieces are not asked about: the files cost more than they do. */
+static zonal_status check_left(size_t bytes, const char *what) {
+    const double gib = 1024.0 * 1024 * 1024;
+    double left;
+    if (bytes < (size_t)1 << 28 || allocator.alloc != default_alloc) return ZONAL_OK;
+    left = bytes_left();
+    if ((double)bytes <= left) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_MEMORY, "out of memory: %s needs %.1f GiB, and %.1f GiB are left", what,
+                      (double)bytes / gib, left / gib);
+}
+
 zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **out) {
     size_t bytes;
     *out = NULL;
@@ -30,6 +64,7 @@ zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **o
                           (long long)count, size);
     bytes = (bytes + 63) / 64 * 64; /* aligned_alloc wants a multiple of the alignment */
     if (bytes == 0) bytes = 64;
+    ZONAL_TRY(check_left(bytes, what));
     *out = allocator.alloc(allocator.context, bytes);
     if (!*out)
         return ZONAL_FAIL(ZONAL_MEMORY, "out of memory: %s needs %.1f MiB", what,

@@ -10,7 +10,8 @@
 #include "core/error.h"
 
 /* Sets *out to count * size zeroed bytes aligned to 64, or fails with ZONAL_MEMORY (also when the
- * product overflows) and sets *out to NULL. count = 0 gives a valid pointer. "what" goes into the
+ * product overflows, or is more than the machine has left, which Linux would promise and then end
+ * the process for) and sets *out to NULL. count = 0 gives a valid pointer. "what" goes into the
  * sentence: "the gradient", "12 nodes". Release with zonal__free, which accepts NULL. */
 zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **out);
 void zonal__free(void *memory);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file_read.h"
 #include "core/memory.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -207,7 +208,9 @@ static zonal_status parse_dictionary(parser *p, zonal__npy_header *out) {
 
 /* What people pass by mistake is recognised by its first bytes. */
 static zonal_status not_npy(const unsigned char *bytes, size_t count, const char *name) {
-    if (count == 0) return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty (0 bytes), not a .npy file", name);
+    if (count == 0)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty (0 bytes), not a .npy file; write it again",
+                          name);
     if (count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s is an archive (.npz?), not a .npy file; save one array of it, "
@@ -273,7 +276,8 @@ zonal_status zonal__npy_parse(const void *bytes, size_t count, const char *name,
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static zonal_status fail_read(const zonal__npy *npy, int error) {
-    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", npy->path, strerror(error));
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", npy->path, strerror(error),
+                      zonal__file_read_remedy(error));
 }
 
 /* Reads up to "bytes" bytes; *got is less only at the end of the file. */

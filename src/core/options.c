@@ -235,7 +235,8 @@ zonal_status zonal__options_set_line(zonal__options *options, const char *name, 
     const zonal__option *option = find(options->table, name);
     if (!option) return fail_unknown(options->table, name, shown);
     return set_option(options, option, shown,
-                      (zonal__option_state){ZONAL__SOURCE_FILE, text, file, line});
+                      (zonal__option_state){
+                          .source = ZONAL__SOURCE_FILE, .text = text, .file = file, .line = line});
 }
 
 zonal__option_source zonal__options_source(const zonal__options *options, const char *name) {
@@ -428,18 +429,40 @@ static void put_entry(page *p, const zonal__option *option) {
     new_line(p);
 }
 
-static void put_page(page *p, const zonal__option *table) {
+static int is_first(const zonal__option_layout *layout, const char *name) {
+    for (const char *const *first = layout->first; *first; first++)
+        if (strcmp(*first, name) == 0) return 1;
+    return 0;
+}
+
+static void put_title(page *p, const zonal__option_layout *layout, const char *name) {
+    for (const zonal__option_group *group = layout->groups; group->title; group++)
+        if (strcmp(group->first, name) == 0) {
+            put(p, "\n", 1);
+            put(p, group->title, strlen(group->title));
+            put(p, ":", 1);
+            new_line(p);
+        }
+}
+
+static void put_page(page *p, const zonal__option *table, const zonal__option_layout *layout) {
     static const zonal__option help = {
         .name = "help", .type = ZONAL__OPTION_FLAG, .help = "print this help"};
-    for (; table->name; table++) put_entry(p, table);
+    for (const char *const *first = layout ? layout->first : NULL; first && *first; first++)
+        if (find(table, *first)) put_entry(p, find(table, *first));
+    for (; table->name; table++) {
+        if (layout) put_title(p, layout, table->name);
+        if (!layout || !is_first(layout, table->name)) put_entry(p, table);
+    }
     put_entry(p, &help);
 }
 
-zonal_status zonal__options_help(const zonal__option *table, char **out) {
+zonal_status zonal__options_help(const zonal__option *table, const zonal__option_layout *layout,
+                                 char **out) {
     page p = {0};
-    put_page(&p, table);
+    put_page(&p, table, layout);
     ZONAL_TRY(ZONAL_NEW(out, p.length + 1, "the help text"));
     p = (page){.text = *out};
-    put_page(&p, table);
+    put_page(&p, table, layout);
     return ZONAL_OK;
 }

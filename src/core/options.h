@@ -99,6 +99,8 @@ typedef struct zonal__option_state {
     const char *text; /* what it was set from; NULL when it was not */
     const char *file; /* of SOURCE_FILE, with its line */
     int line;
+    const char *note; /* what a dump says beside the source: "auto", where the value was settled
+                       * later; NULL: nothing */
 } zonal__option_state;
 
 typedef struct zonal__options {
@@ -133,7 +135,18 @@ const char *zonal__options_peek(int argc, char **argv, const char *name);
 /* Where the value of an option came from; NONE also for a name that is not in the table. */
 zonal__option_source zonal__options_source(const zonal__options *options, const char *name);
 
-/* The help: an entry per option, wrapped to 80 columns. Release *out with zonal__free. */
-zonal_status zonal__options_help(const zonal__option *table, char **out);
+/* How a long help is laid out: the options that matter most first, then groups of the others. */
+typedef struct zonal__option_group {
+    const char *title, *first; /* the option that it begins with; it ends where the next begins */
+} zonal__option_group;
+typedef struct zonal__option_layout {
+    const char *const *first;          /* names, NULL-terminated */
+    const zonal__option_group *groups; /* in the order of the table, ended by zeros */
+} zonal__option_layout;
+
+/* The help: an entry per option, wrapped to 80 columns. Layout NULL: all in the order of the table.
+ * Release *out with zonal__free. */
+zonal_status zonal__options_help(const zonal__option *table, const zonal__option_layout *layout,
+                                 char **out);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "core/bf16.h"
 #include "core/checksum.h"
+#include "core/file_read.h"
 #include "core/json_read.h"
 #include "core/memory.h"
 #include "core/npy.h"
@@ -347,7 +348,8 @@ static zonal_status map_file(zonal__safetensors *file) {
     int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     zonal_status status;
     if (descriptor < 0)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", file->path, strerror(errno));
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", file->path, strerror(errno),
+                          zonal__file_read_remedy(errno));
     status = map_descriptor(file, descriptor);
     close(descriptor);
     return status;

@@ -1,5 +1,5 @@
 /*
- * Picture files: which format, the bytes of a file, and what is done alike for both formats.
+ * Picture files: which format, the bytes of a file, and what is done alike for all formats.
  */
 #include "data/codec.h"
 
@@ -83,6 +83,39 @@ static zonal_status decode_png(zonal__decoder *decoder, const zonal__encoded *in
     return zonal__image_convert(&decoder->scratch, options->channels, image);
 }
 
+/* The formats that keep no state. */
+static zonal_status decode_plain(const zonal__encoded *in, zonal__image *image) {
+    switch (in->info.kind) {
+    case ZONAL__PICTURE_WEBP:
+        return zonal__webp_decode(in, image);
+    case ZONAL__PICTURE_GIF:
+        return zonal__gif_decode(in, image);
+    case ZONAL__PICTURE_TIFF:
+        return zonal__tiff_decode(in, image);
+    default:
+        return zonal__bmp_decode(in, image);
+    }
+}
+
+static void exchange(zonal__image *a, zonal__image *b) {
+    zonal__image held = *a;
+    *a = *b;
+    *b = held;
+}
+
+static zonal_status decode_other(zonal__decoder *decoder, const zonal__encoded *in,
+                                 const zonal__decode_options *options, zonal__image *image) {
+    ZONAL_TRY(decode_plain(in, image));
+    if (in->info.orientation > 1) {
+        ZONAL_TRY(turn(image, in->info.orientation, &decoder->scratch));
+        exchange(image, &decoder->scratch);
+    }
+    if (options->channels == 0 || options->channels == image->channels) return ZONAL_OK;
+    ZONAL_TRY(zonal__image_convert(image, options->channels, &decoder->scratch));
+    exchange(image, &decoder->scratch);
+    return ZONAL_OK;
+}
+
 zonal_status zonal__image_decode(zonal__decoder *decoder, const void *bytes, size_t size,
                                  const char *name, const zonal__decode_options *options,
                                  zonal__image *image) {
@@ -96,8 +129,9 @@ zonal_status zonal__image_decode(zonal__decoder *decoder, const void *bytes, siz
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the least side of a picture cannot be %d",
                           options->least_side);
     ZONAL_TRY(zonal__image_probe(bytes, size, name, &in.info));
-    return in.info.kind == ZONAL__PICTURE_JPEG ? decode_jpeg(decoder, &in, options, image)
-                                               : decode_png(decoder, &in, options, image);
+    if (in.info.kind == ZONAL__PICTURE_JPEG) return decode_jpeg(decoder, &in, options, image);
+    if (in.info.kind == ZONAL__PICTURE_PNG) return decode_png(decoder, &in, options, image);
+    return decode_other(decoder, &in, options, image);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

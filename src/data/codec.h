@@ -1,5 +1,5 @@
 /*
- * Picture files: JPEG and PNG in, PNG out.
+ * Picture files: JPEG, PNG, WebP, BMP, GIF and TIFF in, PNG out.
  *
  *     zonal__decoder *decoder;                              one for each thread
  *     ZONAL_TRY(zonal__decoder_create(&decoder));
@@ -17,14 +17,19 @@
  *           EXIF orientation is applied. Asked for grey, the luma of the file is taken as it is.
  *   PNG     palettes and 1, 2 and 4 bits are widened; of 16 bits the upper 8 are taken; alpha and
  *           transparent colours are dropped, as Pillow's convert("RGB") does, not blended.
+ *   WebP    lossy and lossless; alpha is dropped; of an animation the first frame.
+ *   BMP     1 to 32 bits, uncompressed; alpha is dropped.
+ *   GIF     the first frame.
+ *   TIFF    the first picture, up to 2^26 pixels, by libtiff's conversion to 8 bits; alpha is
+ *           dropped, the orientation is applied.
  *
  * Colour profiles and gamma are not applied.
  *
  * Damage that can be told is not passed on as a picture: impossible data, and a file that ends
  * early, even by its last byte, are ZONAL_FORMAT with a sentence that names the file. (JPEG has no
  * checksums: a flipped bit may well be another valid picture.) So are sizes beyond the limits of
- * data/image.h, which are checked before memory is taken. A build without libjpeg or libpng gives
- * ZONAL_UNSUPPORTED for such files.
+ * data/image.h, which are checked before memory is taken. A build without the library of a format
+ * gives ZONAL_UNSUPPORTED for such files; BMP needs none.
  */
 #ifndef ZONAL_DATA_CODEC_H
 #define ZONAL_DATA_CODEC_H
@@ -76,8 +81,8 @@ const char *zonal__picture_format(zonal__picture_kind kind);
  * whose sentence comes when one is read. */
 const char *zonal__picture_unread(zonal__picture_kind kind);
 
-/* Reads the head only: needs neither libjpeg nor libpng, and takes no memory. "name" is for the
- * sentence. ZONAL_FORMAT: neither JPEG nor PNG, damaged, or too large. */
+/* Reads the head only: needs no library, and takes no memory. "name" is for the sentence.
+ * ZONAL_FORMAT: none of the formats above, damaged, or too large. */
 zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
                                 zonal__picture_info *info);
 

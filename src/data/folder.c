@@ -10,9 +10,9 @@
  * a divided set are those of all its splits together, which gives a class the same number in each
  * of them.
  *
- * Where there is a train folder but no val folder, val is a seeded share of train, as in a set that
- * is not divided; likewise test, where there is neither test nor val. With a val folder but no test
- * folder, val serves as test.
+ * Where there is a train folder but no val folder, val is a share of train that is drawn
+ * (data/split.h), as in a set that is not divided; likewise test, where there is neither test nor
+ * val. With a val folder but no test folder, val serves as test, unless options->strict_split.
  */
 #include <errno.h>
 #include <limits.h>
@@ -44,7 +44,8 @@ typedef struct folder_source {
 /* Where the pictures lie. */
 typedef struct layout {
     const char *split[SPLITS]; /* by zonal__split: their folders, NULL where there is none */
-    const char *root[SPLITS];  /* those to read, whole; NULL after the last */
+    const char *root[SPLITS];  /* those to read, whole; NULL after the last; none where a split has
+                                * no images and need not have any */
     int to_divide;             /* the split asked for is a share of the pictures there */
     zonal__names classes;      /* the folders of classes; none: unlabelled */
 } layout;
@@ -164,15 +165,18 @@ static int is_divided(const layout *where) {
 }
 
 /* Which folder holds the split asked for, of a set that is divided. */
-static zonal_status choose_root(const folder_source *f, zonal__split split, layout *where) {
+static zonal_status choose_root(const folder_source *f, zonal__split split, int strict,
+                                layout *where) {
     const char *train = where->split[ZONAL__SPLIT_TRAIN], *val = where->split[ZONAL__SPLIT_VAL];
     const char *path = f->source.path;
     where->root[0] = where->split[split];
     if (split == ZONAL__SPLIT_TEST && !where->root[0] && val) {
+        if (strict) return ZONAL_OK;
         zonal__log("%s has no test folder: %s serves as test", path, val);
         where->root[0] = val;
     }
     if (!where->root[0]) where->root[0] = train;
+    if (!where->root[0] && strict) return ZONAL_OK;
     if (!where->root[0])
         return ZONAL_FAIL(ZONAL_FORMAT, "%s has no %s folder, nor a train folder to take it from",
                           path, zonal__split_name(split));
@@ -182,14 +186,14 @@ static zonal_status choose_root(const folder_source *f, zonal__split split, layo
     return ZONAL_OK;
 }
 
-static zonal_status choose_roots(folder_source *f, zonal__split split, layout *where) {
+static zonal_status choose_roots(folder_source *f, zonal__split split, int strict, layout *where) {
     int roots = 0;
     if (!is_divided(where)) {
         where->root[0] = f->source.path;
         where->to_divide = split != ZONAL__SPLIT_ALL;
         return ZONAL_OK;
     }
-    if (split != ZONAL__SPLIT_ALL) return choose_root(f, split, where);
+    if (split != ZONAL__SPLIT_ALL) return choose_root(f, split, strict, where);
     for (int s = ZONAL__SPLIT_TRAIN; s <= ZONAL__SPLIT_TEST; s++)
         if (where->split[s]) where->root[roots++] = where->split[s];
     return ZONAL_OK;
@@ -199,8 +203,8 @@ static zonal_status choose_roots(folder_source *f, zonal__split split, layout *w
 
 static void tell_unused(const folder_source *f, int64_t pictures) {
     if (pictures > 0)
-        zonal__log("%s: %lld pictures that lie in no class's folder are not used", f->source.path,
-                   (long long)pictures);
+        zonal__log("%s: %lld image%s in no class's folder %s not used", f->source.path,
+                   (long long)pictures, zonal__text_plural(pictures), pictures == 1 ? "is" : "are");
 }
 
 /* The folders in the folders of all splits, or in DIR; none where those to be read have none. */
@@ -390,7 +394,7 @@ static zonal_status scan_pictures(folder_source *f, const layout *where) {
     f->source.count = f->tree.count;
     tell_unread(f);
     ZONAL_TRY(judge_problems(f));
-    return f->source.count > 0 ? ZONAL_OK : holds_none(f, where);
+    return f->source.count > 0 || !where->root[0] ? ZONAL_OK : holds_none(f, where);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -401,7 +405,7 @@ static zonal_status lay_out(folder_source *f, const zonal__source_options *optio
     ZONAL_TRY(zonal__tree_folders(&f->tree, f->source.path, folders, &beside));
     if (folders->count > 0) tell_unused(f, beside);
     ZONAL_TRY(find_splits(f, folders, where));
-    ZONAL_TRY(choose_roots(f, options->split, where));
+    ZONAL_TRY(choose_roots(f, options->split, options->strict_split, where));
     ZONAL_TRY(find_classes(f, folders, where));
     if (options->class_list) return apply_class_list(f, options->class_list, &where->classes);
     return ZONAL_OK;

@@ -1,7 +1,7 @@
 /*
- * What codec.c asks of the two formats, jpeg.c and png.c. Each keeps a state that it uses again for
- * the next picture. In a build without the format's library, create fails with ZONAL_UNSUPPORTED
- * and names the package to install.
+ * What codec.c asks of the formats. jpeg.c and png.c keep a state that they use again for the next
+ * picture. In a build without a format's library, create or decode fails with ZONAL_UNSUPPORTED and
+ * names the package to install.
  */
 #ifndef ZONAL_DATA_FORMATS_H
 #define ZONAL_DATA_FORMATS_H
@@ -28,5 +28,17 @@ zonal_status zonal__png_create(zonal__png **out);
 void zonal__png_destroy(zonal__png *png); /* accepts NULL */
 /* Decodes with the channels of in->info. */
 zonal_status zonal__png_decode(zonal__png *png, const zonal__encoded *in, zonal__image *image);
+
+/* These decode with the channels of in->info, as stored, the orientation not applied. */
+zonal_status zonal__webp_decode(const zonal__encoded *in, zonal__image *image);
+zonal_status zonal__bmp_decode(const zonal__encoded *in, zonal__image *image);
+zonal_status zonal__gif_decode(const zonal__encoded *in, zonal__image *image);
+zonal_status zonal__tiff_decode(const zonal__encoded *in, zonal__image *image);
+
+/* For zonal__image_probe: in->info is not looked at. */
+zonal_status zonal__bmp_probe(const zonal__encoded *in, zonal__picture_info *info);
+
+/* Sizes that a file claims, against the limits of data/image.h. */
+zonal_status zonal__check_size(const char *name, int64_t width, int64_t height);
 
 #endif

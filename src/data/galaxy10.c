@@ -5,7 +5,7 @@
  *     ans      integer [n], the class from 0 to 9
  *
  * Any other size is read as well; its classes then have no names. The sets have no split of their
- * own, so theirs is the seeded, stratified one.
+ * own, so theirs is drawn (data/split.h).
  *
  * A compressed file is stored in chunks that hold a small tile of many pictures, and one picture
  * can only be had by unpacking all that are stored with it. The reader therefore unpacks a slab,

@@ -10,8 +10,7 @@ enum {
     MESSAGE_LINK_INFO = 2,
     MESSAGE_LINK = 6,
     MESSAGE_SYMBOL_TABLE = 0x11,
-    MOST_NODES = 4096,
-    MOST_CHILDREN = 2 * 32768,
+    MOST_VISITS = 1 << 16, /* of nodes and symbols: a loop of nodes must end */
     NODE_HEAD = 24,
     SYMBOL = 40,     /* bytes */
     SOFT_SYMBOL = 2, /* its cache type */
@@ -25,7 +24,7 @@ typedef struct search {
     int elsewhere;             /* it is a link to something else */
     int dense;                 /* there are links in a heap of their own, which is not read */
     uint64_t heap, heap_bytes; /* where the names of symbols lie */
-    int nodes;                 /* visited so far */
+    int visits;                /* of nodes and symbols so far */
 } search;
 
 /* Remembers a name for the sentence that misses another. What is no plain letter becomes "?". */
@@ -59,6 +58,11 @@ static zonal_status read_name(const search *s, uint64_t offset, char name[LONGES
     return zonal__hdf5_bytes(s->file, s->heap + offset, left, name);
 }
 
+static zonal_status count_visit(search *s) {
+    if (s->visits++ < MOST_VISITS) return ZONAL_OK;
+    return zonal__hdf5_refused(s->file, "/", "more objects than a data set needs");
+}
+
 static zonal_status read_symbols(search *s, uint64_t address) {
     uint8_t head[8], symbol[SYMBOL];
     int count;
@@ -70,6 +74,7 @@ static zonal_status read_symbols(search *s, uint64_t address) {
         zonal__hdf5_cursor in = {symbol, sizeof symbol, 0};
         uint64_t offset, object;
         char name[LONGEST_NAME];
+        ZONAL_TRY(count_visit(s));
         ZONAL_TRY(zonal__hdf5_bytes(s->file, address + 8 + (uint64_t)i * SYMBOL, SYMBOL, symbol));
         offset = zonal__hdf5_number(&in, 8);
         object = zonal__hdf5_number(&in, 8);
@@ -83,8 +88,7 @@ static zonal_status read_symbols(search *s, uint64_t address) {
 static zonal_status read_node(search *s, uint64_t address, int level) {
     uint8_t head[NODE_HEAD];
     int count;
-    if (s->nodes++ == MOST_NODES)
-        return zonal__hdf5_refused(s->file, "/", "more objects than a data set needs");
+    ZONAL_TRY(count_visit(s));
     ZONAL_TRY(zonal__hdf5_bytes(s->file, address, sizeof head, head));
     if (memcmp(head, "TREE\0", 5) != 0 || (level >= 0 && head[5] != level))
         return zonal__hdf5_damaged(s->file, "a node of the tree of objects is none");
@@ -93,14 +97,13 @@ static zonal_status read_node(search *s, uint64_t address, int level) {
         uint8_t pair[16]; /* a key and a child */
         zonal__hdf5_cursor in = {pair, sizeof pair, 0};
         uint64_t child;
+        ZONAL_TRY(count_visit(s));
         ZONAL_TRY(zonal__hdf5_bytes(s->file, address + NODE_HEAD + (uint64_t)i * sizeof pair,
                                     sizeof pair, pair));
         zonal__hdf5_skip(&in, 8);
         child = zonal__hdf5_number(&in, 8);
         if (head[5] > 0)
             ZONAL_TRY(read_node(s, child, head[5] - 1));
-        else if (s->nodes++ == MOST_NODES)
-            return zonal__hdf5_refused(s->file, "/", "more objects than a data set needs");
         else
             ZONAL_TRY(read_symbols(s, child));
     }

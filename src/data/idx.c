@@ -9,7 +9,7 @@
  * t10k-labels-..., each with or without .gz, or one such file of pictures, whose labels lie beside
  * it. There are 10 classes, or more where a label says so.
  *
- * Splits: of a folder, test is t10k, val a seeded, stratified share of train (a tenth unless
+ * Splits: of a folder, test is t10k, val a share of train that is drawn (a tenth unless
  * val_share or test_share is given), train the rest of it, and all everything, train first. One
  * file is split as a whole into the three.
  *
@@ -26,6 +26,7 @@
 
 #include "core/checksum.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "data/source.h"
 #include "data/split.h"
 
@@ -276,8 +277,9 @@ static zonal_status load_labels(input *in, part *p) {
     ZONAL_TRY(read_sizes(in, 1, &count));
     if (count != p->count)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s has %u labels, but there are %lld pictures; get both files again",
-                          in->path, count, (long long)p->count);
+                          "%s has %u label%s, but there %s %lld image%s; get both files again",
+                          in->path, count, zonal__text_plural(count), p->count == 1 ? "is" : "are",
+                          (long long)p->count, zonal__text_plural(p->count));
     ZONAL_TRY(check_claim(in, count));
     ZONAL_TRY(ZONAL_NEW(&p->labels, count, "labels"));
     return read_elements(in, count, p->labels);

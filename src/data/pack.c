@@ -24,6 +24,7 @@ enum {
 };
 static const char HEAD_MAGIC[8] = "ZONALPK1", FOOT_MAGIC[8] = "ZONALEND";
 static const uint32_t NO_LABEL = 0xffffffff;
+static const uint64_t MOST_INDEX = (uint64_t)1 << 32; /* bytes: 2^27 pictures, or holes of a file */
 
 typedef struct head {
     char magic[8];
@@ -338,6 +339,7 @@ static zonal_status check_foot(pack *p, foot *last) {
         last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||
         last->names != end - last->table - last->count * sizeof(entry))
         return damaged(p, "its table does not fit into the file");
+    if (end - last->table > MOST_INDEX) return damaged(p, "its table is too large");
     if (last->classes > MOST_CLASSES) return damaged(p, "it has too many classes");
     ZONAL_TRY(ZONAL_NEW(&p->index, end - last->table, "the table of a pack"));
     ZONAL_TRY(zonal__pack_copy(&p->source, last->table, end - last->table, p->index));
@@ -407,19 +409,31 @@ static zonal_status describe_pictures(pack *p, const foot *last, int channels) {
     return ZONAL_OK;
 }
 
+static int64_t find_split(const pack *p, zonal__split split, int64_t *keep) {
+    int64_t kept = 0;
+    for (uint64_t i = 0; i < p->count; i++)
+        if (p->table[i].split == split) keep[kept++] = (int64_t)i;
+    return kept;
+}
+
+/* As in a folder, val serves as test where there is none. */
 static zonal_status keep_split(pack *p, const zonal__source_options *options) {
-    int64_t *keep, kept = 0;
+    int64_t *keep, kept;
     zonal_status status;
     if (p->table[0].split == 0 || options->split == ZONAL__SPLIT_ALL)
         return zonal__split_keep(&p->source, options, 0);
     ZONAL_TRY(ZONAL_NEW(&keep, p->count, "the split"));
-    for (uint64_t i = 0; i < p->count; i++)
-        if (p->table[i].split == options->split) keep[kept++] = (int64_t)i;
-    status = kept > 0 ? zonal__source_select(&p->source, kept, keep)
-                      : ZONAL_FAIL(ZONAL_ARGUMENT,
-                                   "%s has no picture of the %s split; choose another split, or "
-                                   "pack the set again with it",
-                                   p->source.path, zonal__split_name(options->split));
+    kept = find_split(p, options->split, keep);
+    if (kept == 0 && options->split == ZONAL__SPLIT_TEST && !options->strict_split) {
+        kept = find_split(p, ZONAL__SPLIT_VAL, keep);
+        if (kept > 0) zonal__log("%s has no test split: val serves as test", p->source.path);
+    }
+    status = kept > 0 || options->strict_split
+                 ? zonal__source_select(&p->source, kept, keep)
+                 : ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "%s has no picture of the %s split; choose another split, or pack "
+                              "the set again with it",
+                              p->source.path, zonal__split_name(options->split));
     zonal__free(keep);
     return status;
 }

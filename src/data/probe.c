@@ -1,14 +1,14 @@
 /*
  * The heads of picture files: size, channels and orientation without a library. A JPEG is walked
  * from marker to marker up to its first scan (ITU-T T.81, annex B), its EXIF segment is a TIFF
- * directory of which one entry matters (EXIF 2.3, 4.6), and a PNG begins with all there is to know.
+ * directory of which one entry matters (EXIF 2.3, 4.6), and the others begin with all there is to
+ * know; a TIFF says where its directory lies.
  *
  * Every number in a file may be a lie: nothing is read without comparing with the bytes left.
  */
 #include <string.h>
-#include <strings.h>
 
-#include "data/codec.h"
+#include "data/formats.h"
 
 enum {
     MARKER_RESTART_0 = 0xd0,
@@ -17,8 +17,13 @@ enum {
     MARKER_SCAN = 0xda,
     MARKER_APP_1 = 0xe1,
     MARKER_TEM = 0x01,
-    EXIF_ORIENTATION = 0x0112,
-    EXIF_SHORT = 3
+    TIFF_SHORT = 3, /* types of entries */
+    TIFF_LONG = 4,
+    TAG_WIDTH = 256,
+    TAG_HEIGHT = 257,
+    TAG_COLOURS = 262,
+    TAG_ORIENTATION = 274,
+    TAG_SAMPLES = 277
 };
 
 typedef struct span {
@@ -34,21 +39,23 @@ static uint32_t big32(const uint8_t *p) {
     return (uint32_t)big16(p) << 16 | big16(p + 2);
 }
 
-static zonal_status check_size(const char *name, uint32_t width, uint32_t height) {
+zonal_status zonal__check_size(const char *name, int64_t width, int64_t height) {
     if (width < 1 || height < 1)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a damaged picture: it claims %u x %u pixels; save it again", name,
-                          width, height);
+                          "%s is a damaged picture: it claims %lld x %lld pixels; save it again",
+                          name, (long long)width, (long long)height);
     if (width > ZONAL__IMAGE_SIDE || height > ZONAL__IMAGE_SIDE ||
-        (int64_t)width * height > ZONAL__IMAGE_AREA)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s claims %u x %u pixels: sides must be at most %d, and at most %lld "
-                          "pixels in all; make it smaller",
-                          name, width, height, ZONAL__IMAGE_SIDE, (long long)ZONAL__IMAGE_AREA);
+        width * height > ZONAL__IMAGE_AREA)
+        return ZONAL_FAIL(
+            ZONAL_FORMAT,
+            "%s claims %lld x %lld pixels: sides must be at most %d, and at most %lld "
+            "pixels in all; make it smaller",
+            name, (long long)width, (long long)height, ZONAL__IMAGE_SIDE,
+            (long long)ZONAL__IMAGE_AREA);
     return ZONAL_OK;
 }
 
-/* ---- EXIF ------------------------------------------------------------------------------------ */
+/* ---- TIFF's directories, which EXIF has too -------------------------------------------------- */
 
 static uint32_t tiff_number(const uint8_t *p, int bytes, int big) {
     uint32_t value = 0;
@@ -56,26 +63,39 @@ static uint32_t tiff_number(const uint8_t *p, int bytes, int big) {
     return value;
 }
 
-/* The orientation that an APP1 segment tells, 1 to 8, or 0 when it tells none. */
-static int exif_orientation(span segment) {
-    span tiff;
-    int big;
-    uint32_t directory, entries;
-    if (segment.size < 14 || memcmp(segment.at, "Exif\0\0", 6) != 0) return 0;
-    tiff = (span){segment.at + 6, segment.size - 6};
-    if (memcmp(tiff.at, "II*\0", 4) != 0 && memcmp(tiff.at, "MM\0*", 4) != 0) return 0;
-    big = tiff.at[0] == 'M';
-    directory = tiff_number(tiff.at + 4, 4, big);
-    if (directory > tiff.size - 2) return 0;
+static int is_tiff(span tiff) {
+    return tiff.size >= 8 && (memcmp(tiff.at, "II*\0", 4) == 0 || memcmp(tiff.at, "MM\0*", 4) == 0);
+}
+
+/* The value of a tag of the first directory, where it is one number of 16 or 32 bits; otherwise
+ * "none". */
+static uint32_t tiff_value(span tiff, unsigned tag, uint32_t none) {
+    int big = tiff.at[0] == 'M';
+    uint32_t directory = tiff_number(tiff.at + 4, 4, big), entries;
+    if (directory > tiff.size - 2) return none;
     entries = tiff_number(tiff.at + directory, 2, big);
     for (size_t at = directory + 2; entries > 0 && at + 12 <= tiff.size; at += 12, entries--) {
         const uint8_t *entry = tiff.at + at;
-        uint32_t value = tiff_number(entry + 8, 2, big);
-        if (tiff_number(entry, 2, big) == EXIF_ORIENTATION &&
-            tiff_number(entry + 2, 2, big) == EXIF_SHORT && value >= 1 && value <= 8)
-            return (int)value;
+        uint32_t type = tiff_number(entry + 2, 2, big);
+        if (tiff_number(entry, 2, big) != tag) continue;
+        if (type == TIFF_SHORT) return tiff_number(entry + 8, 2, big);
+        if (type == TIFF_LONG) return tiff_number(entry + 8, 4, big);
     }
-    return 0;
+    return none;
+}
+
+/* 1 to 8, or 0 when it tells none. */
+static int tiff_orientation(span tiff) {
+    uint32_t value = tiff_value(tiff, TAG_ORIENTATION, 0);
+    return value <= 8 ? (int)value : 0;
+}
+
+/* The orientation that an APP1 segment tells, 1 to 8, or 0 when it tells none. */
+static int exif_orientation(span segment) {
+    span tiff;
+    if (segment.size < 14 || memcmp(segment.at, "Exif\0\0", 6) != 0) return 0;
+    tiff = (span){segment.at + 6, segment.size - 6};
+    return is_tiff(tiff) ? tiff_orientation(tiff) : 0;
 }
 
 /* ---- JPEG ------------------------------------------------------------------------------------ */
@@ -126,6 +146,14 @@ static void walk_jpeg(span file, zonal__picture_info *info) {
     if (!info->orientation) info->orientation = 1;
 }
 
+/* Orientations 5 to 8 exchange width and height. */
+static void stand_upright(zonal__picture_info *info) {
+    int width = info->width;
+    if (info->orientation < 5) return;
+    info->width = info->height;
+    info->height = width;
+}
+
 static zonal_status probe_jpeg(span file, const char *name, zonal__picture_info *info) {
     info->kind = ZONAL__PICTURE_JPEG;
     walk_jpeg(file, info);
@@ -133,12 +161,8 @@ static zonal_status probe_jpeg(span file, const char *name, zonal__picture_info 
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s is a damaged JPEG: its head does not tell a size; save it again",
                           name);
-    ZONAL_TRY(check_size(name, (uint32_t)info->width, (uint32_t)info->height));
-    if (info->orientation >= 5) {
-        int width = info->width;
-        info->width = info->height;
-        info->height = width;
-    }
+    ZONAL_TRY(zonal__check_size(name, info->width, info->height));
+    stand_upright(info);
     return ZONAL_OK;
 }
 
@@ -152,12 +176,71 @@ static zonal_status probe_png(span file, const char *name, zonal__picture_info *
                           name);
     width = big32(file.at + 16);
     height = big32(file.at + 20);
-    ZONAL_TRY(check_size(name, width, height));
+    ZONAL_TRY(zonal__check_size(name, width, height));
     *info = (zonal__picture_info){.kind = ZONAL__PICTURE_PNG,
                                   .width = (int)width,
                                   .height = (int)height,
                                   .channels = file.at[25] & 2 ? 3 : 1, /* bit 1: colour is used */
                                   .orientation = 1};
+    return ZONAL_OK;
+}
+
+/* ---- WebP, GIF, TIFF ------------------------------------------------------------------------- */
+
+static zonal_status no_size(const char *name, const char *format) {
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s is a damaged %s: its head does not tell a size; save it again", name,
+                      format);
+}
+
+static uint32_t little(const uint8_t *at, int bytes) {
+    return tiff_number(at, bytes, 0);
+}
+
+/* The first chunk is a head of its own, VP8X, or the picture, lossy or lossless (RFC 9649). */
+static zonal_status probe_webp(span file, const char *name, zonal__picture_info *info) {
+    uint32_t width = 0, height = 0;
+    if (file.size >= 30 && memcmp(file.at + 12, "VP8X", 4) == 0) {
+        width = little(file.at + 24, 3) + 1;
+        height = little(file.at + 27, 3) + 1;
+    } else if (file.size >= 30 && memcmp(file.at + 12, "VP8 ", 4) == 0) {
+        width = little(file.at + 26, 2) & 0x3fff;
+        height = little(file.at + 28, 2) & 0x3fff;
+    } else if (file.size >= 25 && memcmp(file.at + 12, "VP8L", 4) == 0) {
+        uint32_t sizes = little(file.at + 21, 4);
+        width = (sizes & 0x3fff) + 1;
+        height = (sizes >> 14 & 0x3fff) + 1;
+    } else {
+        return no_size(name, "WebP");
+    }
+    ZONAL_TRY(zonal__check_size(name, width, height));
+    *info = (zonal__picture_info){ZONAL__PICTURE_WEBP, (int)width, (int)height, 3, 1};
+    return ZONAL_OK;
+}
+
+static zonal_status probe_gif(span file, const char *name, zonal__picture_info *info) {
+    uint32_t width, height;
+    if (file.size < 13) return no_size(name, "GIF");
+    width = little(file.at + 6, 2);
+    height = little(file.at + 8, 2);
+    ZONAL_TRY(zonal__check_size(name, width, height));
+    *info = (zonal__picture_info){ZONAL__PICTURE_GIF, (int)width, (int)height, 3, 1};
+    return ZONAL_OK;
+}
+
+/* Grey is what is white at 0 or at its largest number. */
+static zonal_status probe_tiff(span file, const char *name, zonal__picture_info *info) {
+    uint32_t width = tiff_value(file, TAG_WIDTH, 0), height = tiff_value(file, TAG_HEIGHT, 0);
+    uint32_t samples = tiff_value(file, TAG_SAMPLES, 1), colours = tiff_value(file, TAG_COLOURS, 2);
+    int orientation = tiff_orientation(file);
+    if (width == 0 || height == 0) return no_size(name, "TIFF");
+    ZONAL_TRY(zonal__check_size(name, width, height));
+    *info = (zonal__picture_info){.kind = ZONAL__PICTURE_TIFF,
+                                  .width = (int)width,
+                                  .height = (int)height,
+                                  .channels = colours <= 1 && samples <= 2 ? 1 : 3,
+                                  .orientation = orientation ? orientation : 1};
+    stand_upright(info);
     return ZONAL_OK;
 }
 
@@ -171,6 +254,15 @@ zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name
     if (size >= 3 && memcmp(file.at, "\xff\xd8\xff", 3) == 0) return probe_jpeg(file, name, info);
     if (size >= 8 && memcmp(file.at, "\x89PNG\r\n\x1a\n", 8) == 0)
         return probe_png(file, name, info);
-    return ZONAL_FAIL(ZONAL_FORMAT, "%s is neither a JPEG nor a PNG: convert it or remove it",
+    if (size >= 12 && memcmp(file.at, "RIFF", 4) == 0 && memcmp(file.at + 8, "WEBP", 4) == 0)
+        return probe_webp(file, name, info);
+    if (size >= 2 && memcmp(file.at, "BM", 2) == 0)
+        return zonal__bmp_probe(&(zonal__encoded){.bytes = bytes, .size = size, .name = name},
+                                info);
+    if (size >= 6 && (memcmp(file.at, "GIF87a", 6) == 0 || memcmp(file.at, "GIF89a", 6) == 0))
+        return probe_gif(file, name, info);
+    if (is_tiff(file)) return probe_tiff(file, name, info);
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s is neither JPEG, PNG, WebP, BMP, GIF nor TIFF: convert it or remove it",
                       name);
 }

@@ -63,7 +63,7 @@ enum { ZONAL__NO_SHARE = -1 };
 
 typedef struct zonal__source_options {
     const char *path;   /* a folder, a file, or "textures:FAMILY" */
-    zonal__split split; /* where the source has no splits of its own, a stratified, seeded one */
+    zonal__split split; /* where the source has no splits of its own, by a draw: data/split.h */
     double val_share, test_share; /* of that split; 0, 0: 0.1 each; ZONAL__NO_SHARE: none */
     uint64_t seed;                /* of that split, and of textures */
     const char *class_list; /* a file with one class (folder) name per line: only those, in that
@@ -72,6 +72,8 @@ typedef struct zonal__source_options {
     int least_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
                      * both sides stay at least this long; 0: always at full size */
     double bad_limit;      /* 0: 0.01 */
+    int strict_split;      /* 1: no other split stands in for one that is missing, and a split may
+                            * be empty (count 0); 0: val stands in for test, empty is an error */
     int64_t texture_count; /* textures; 0: 10,000 / 500 / 10,000 by split */
     int texture_size;      /* textures; 0: their default */
 } zonal__source_options;
@@ -118,10 +120,10 @@ zonal_status zonal__source_fingerprint(zonal__source *source, int64_t index, uin
  * corrupt. Not while others read. On failure nothing has changed. */
 zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep);
 
-/* The seeded, stratified split: every class is shuffled by Philox (seed, class) and cut, val first,
- * then test, then train, each share rounded to the nearest whole number. keep [n] is filled with
- * the ascending numbers of the pictures in "split" and *kept with how many they are. labels NULL:
- * one class. */
+/* A seeded, stratified split of rows that have no names: every class is shuffled by Philox (seed,
+ * class) and cut, val first, then test, then train, each share rounded to the nearest whole number.
+ * keep [n] is filled with the ascending numbers of the pictures in "split" and *kept with how many
+ * they are. labels NULL: one class. */
 zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, zonal__split split,
                                  double val_share, double test_share, uint64_t seed, int64_t *keep,
                                  int64_t *kept);

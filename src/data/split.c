@@ -1,12 +1,10 @@
-/*
- * The seeded, stratified split. A picture's lot depends on the seed, its class and its place among
- * the pictures of that class, and on nothing else: the same files give the same split on every
- * machine.
- */
+/* Splits by lots that images draw (split.h), and splits of rows by a shuffle. */
 #include "data/split.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "core/random.h"
 
@@ -16,6 +14,8 @@ const char *zonal__split_name(zonal__split split) {
     static const char *const names[] = {"all", "train", "val", "test"};
     return names[split];
 }
+
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The pictures sorted by class, ascending within a class: those of class c are
  * member[begin[c]] ... member[begin[c + 1] - 1]. */
@@ -70,6 +70,14 @@ static void cut(int64_t n, zonal__split split, double val_share, double test_sha
     *end = split == ZONAL__SPLIT_VAL ? val : split == ZONAL__SPLIT_TEST ? val + test : n;
 }
 
+static zonal_status check_shares(double val_share, double test_share) {
+    if (val_share >= 0 && test_share >= 0 && val_share + test_share <= 1) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "the shares of the split must be from 0 to 1 and at most 1 together, got %g "
+                      "for val and %g for test",
+                      val_share, test_share);
+}
+
 zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, zonal__split split,
                                  double val_share, double test_share, uint64_t seed, int64_t *keep,
                                  int64_t *kept) {
@@ -77,11 +85,7 @@ zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, 
     uint8_t *chosen = NULL;
     zonal_status status;
     *kept = 0;
-    if (!(val_share >= 0 && test_share >= 0 && val_share + test_share <= 1))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the shares of the split must be from 0 to 1 and at most 1 together, got "
-                          "%g for val and %g for test",
-                          val_share, test_share);
+    ZONAL_TRY(check_shares(val_share, test_share));
     if (!labels) classes = 1;
     ZONAL_TRY_GOTO(status, done, grouping_init(n, labels, classes, &group));
     ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&chosen, n, "the split"));
@@ -100,6 +104,76 @@ done:
     return status;
 }
 
+/* ---- by name --------------------------------------------------------------------------------- */
+
+typedef struct lots {
+    double *lot;    /* [count] */
+    uint8_t *split; /* [count]: of zonal__split */
+} lots;
+
+/* Of the checksum of the name Philox makes a number that shows no pattern. */
+static double draw_lot(const zonal__source *source, int64_t index, uint64_t seed) {
+    zonal__random random = {seed, ZONAL__STREAM_SPLIT, 0};
+    char name[ZONAL__NAME_ROOM];
+    uint32_t words[4];
+    zonal__source_name(source, index, name);
+    zonal__random_words(&random, zonal__checksum_of(name, strlen(name)), 0, words);
+    return ldexp((double)(((uint64_t)words[1] << 32 | words[0]) >> 11), -53);
+}
+
+/* Gives a class that has nothing of a part the lowest lot of those for training. */
+static void spare_one(const lots *l, const int64_t *member, int64_t n, zonal__split part) {
+    int64_t training = 0, lowest = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t image = member[i];
+        if (l->split[image] == part) return;
+        if (l->split[image] != ZONAL__SPLIT_TRAIN) continue;
+        training++;
+        if (lowest < 0 || l->lot[image] < l->lot[lowest]) lowest = image;
+    }
+    if (training > 1) l->split[lowest] = (uint8_t)part;
+}
+
+static void divide(const zonal__source *source, const grouping *group, double val, double test,
+                   uint64_t seed, const lots *l) {
+    int classes = source->labels ? source->classes : 1;
+    for (int64_t i = 0; i < source->count; i++) {
+        l->lot[i] = draw_lot(source, i, seed);
+        l->split[i] = l->lot[i] < val          ? ZONAL__SPLIT_VAL
+                      : l->lot[i] < val + test ? ZONAL__SPLIT_TEST
+                                               : ZONAL__SPLIT_TRAIN;
+    }
+    for (int c = 0; c < classes; c++) {
+        const int64_t *member = group->member + group->begin[c];
+        int64_t n = group->begin[c + 1] - group->begin[c];
+        if (val > 0) spare_one(l, member, n, ZONAL__SPLIT_VAL);
+        if (test > 0) spare_one(l, member, n, ZONAL__SPLIT_TEST);
+    }
+}
+
+/* keep [count] is filled with the images of "split". */
+static zonal_status choose_by_name(const zonal__source *source, zonal__split split, double val,
+                                   double test, uint64_t seed, int64_t *keep, int64_t *kept) {
+    grouping group = {0};
+    lots l = {0};
+    zonal_status status;
+    *kept = 0;
+    ZONAL_TRY(check_shares(val, test));
+    ZONAL_TRY_GOTO(
+        status, done,
+        grouping_init(source->count, source->labels, source->labels ? source->classes : 1, &group));
+    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&l.lot, source->count, "the split"));
+    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&l.split, source->count, "the split"));
+    divide(source, &group, val, test, seed, &l);
+    for (int64_t i = 0; i < source->count; i++)
+        if (l.split[i] == split) keep[(*kept)++] = i;
+done:
+    grouping_fini(&group);
+    zonal__free(l.lot);
+    zonal__free(l.split);
+    return status;
+}
+
 /* The share that options ask for: 0 where there shall be none, or the usual one. */
 static double share_of(double asked, int unset) {
     return unset ? USUAL_SHARE : asked == ZONAL__NO_SHARE ? 0 : asked;
@@ -114,9 +188,8 @@ zonal_status zonal__split_keep(zonal__source *source, const zonal__source_option
     zonal_status status;
     if (options->split == ZONAL__SPLIT_ALL) return ZONAL_OK;
     ZONAL_TRY(ZONAL_NEW(&keep, source->count, "the split"));
-    status = zonal__split_choose(source->count, source->labels, source->classes, options->split,
-                                 val, test, options->seed, keep, &kept);
-    if (status == ZONAL_OK && kept == 0)
+    status = choose_by_name(source, options->split, val, test, options->seed, keep, &kept);
+    if (status == ZONAL_OK && kept == 0 && !options->strict_split)
         status =
             ZONAL_FAIL(ZONAL_ARGUMENT,
                        "%s has no picture for the %s split: it has %lld in all; choose other "

@@ -1,6 +1,18 @@
 /*
- * Which pictures of a source are for training, which for validation and which for the test.
- * zonal__split_choose, declared in source.h, does the choosing; this is what readers call.
+ * Which images of a source are for training, which for validation and which for the test, where the
+ * source does not say so itself.
+ *
+ * Each image draws a lot from 0 to 1 by the seed and its own name (zonal__source_name), and by
+ * nothing else: below val_share it is for validation, below val_share + test_share for the test,
+ * above for training. So images that are added or removed move no other, and a class has about its
+ * share of each.
+ *
+ * A class whose images all drew otherwise still has one image of either part: where none is for
+ * validation, the lowest lot among those for training is taken, then likewise for the test, as long
+ * as another remains for training. Only such an image can move when its class changes, and in
+ * classes of more than 10 / share images there is hardly ever one.
+ *
+ * zonal__split_choose, declared in source.h, is for rows without names, where the shares are exact.
  */
 #ifndef ZONAL_DATA_SPLIT_H
 #define ZONAL_DATA_SPLIT_H
@@ -9,7 +21,7 @@
 
 /* Keeps the pictures of options->split and forgets the others. With own_test the source's test
  * pictures lie elsewhere: nothing is set aside for a test, and the split must not be TEST. Fails
- * with ZONAL_ARGUMENT when no picture is left. */
+ * with ZONAL_ARGUMENT when no picture is left, unless options->strict_split. */
 zonal_status zonal__split_keep(zonal__source *source, const zonal__source_options *options,
                                int own_test);
 

@@ -1,8 +1,12 @@
 /*
- * Four families of procedural textures, grey, for learning to tell one texture from its likes:
+ * Four families of procedural textures, grey, for learning to tell one texture from its likes. The
+ * paper has "heavy-tailed noise, Brownian motion, Perlin noise" and pictures of them; the numbers
+ * below are ours.
  *
- *   cloud   Brownian surface, blurred: soft grey with large structure. Fourier coefficients are
- *           normal numbers times |f|^-exponent exp(-2 (pi blur |f|)^2), f in cycles a pixel.
+ *   cloud   Brownian motion on the plane, blurred: soft grey with large structure. Fourier
+ *           coefficients are normal numbers times |f|^-exponent exp(-2 (pi blur |f|)^2), f in
+ * cycles a pixel. Of exponent 1 + H the field is fractional Brownian motion with Hurst index H,
+ *           whose differences over a distance r have the variance r^(2 H); 1.5 is Brownian.
  *   disk    heavy-tailed noise summed over a disk: black and white dots on grey, few strong ones
  *           and many faint ones, as the noise has it.
  *   flake   the same noise summed over a star: black and white stars on grey.
@@ -49,7 +53,7 @@ typedef struct zonal__texture_spec {
     int arms;      /* flake: 3 to 16; default 6 */
     double arm_width; /* flake: of an arm where it begins, narrowing to 0; 0.5 to 64; default 5 */
 
-    double exponent; /* cloud: 0 to 4; default 1.8 */
+    double exponent; /* cloud: 0 to 4; default 1.5 */
     double blur;     /* cloud: standard deviation of the Gaussian, 0 to 64; default 2 */
 
     double spacing;   /* wood: from line to line, on average; 2 to 1024; default 20 */

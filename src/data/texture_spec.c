@@ -42,7 +42,7 @@ void zonal__texture_defaults(zonal__texture_family family, zonal__texture_spec *
         .radius = family == ZONAL__TEXTURE_FLAKE ? 12 : 5,
         .arms = 6,
         .arm_width = 5,
-        .exponent = 1.8,
+        .exponent = 1.5,
         .blur = 2,
         .spacing = 20,
         .line = 0.25,

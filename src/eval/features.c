@@ -118,6 +118,7 @@ static zonal_status compute(extraction *e, int64_t first, zonal__features_batch 
                          "projections"));
     *out = (zonal__features_batch){.first = first,
                                    .count = batch->count,
+                                   .samples = batch->samples,
                                    .labels = batch->labels,
                                    .features = e->features,
                                    .projections = e->projections};

@@ -39,6 +39,7 @@ typedef struct zonal__features_options {
 /* The arrays are valid during the call. */
 typedef struct zonal__features_batch {
     int64_t first, count;     /* how many pictures came before it, and how many it has */
+    const int64_t *samples;   /* [count]: which images of the source they are, replacements too */
     const int32_t *labels;    /* [count]; NULL: unlabelled */
     const float *features;    /* [views][count][feature_dim] */
     const float *projections; /* [views][count][projection_dim]: what the projector makes of them,

@@ -1,104 +1,58 @@
 #include "loss/kernel.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "loss/family.h"
+#include "loss/log_profile.h"
 #include "loss/spectrum.h"
 #include "math/harmonics.h"
 
-enum { MAX_DIM = 4096, MAX_BAND = 64, MAX_WEIGHTS = 4096 };
-static const double MAX_SCALE = 1e4;
+enum { MAX_DIM = 4096 };
 
-static const char *const family_names[] = {"heat",    "band",    "induced",
-                                           "poisson", "chordal", "spectrum"};
-
-const char *zonal_family_name(zonal_family family) {
-    return (unsigned)family < 6 ? family_names[family] : "?";
+static zonal_status check_parameter(const zonal__family *family, double value) {
+    int low = family->above ? value > family->least : value >= family->least;
+    int high = family->below ? value < family->most : value <= family->most;
+    if (!family->option || (low && high && (!family->whole || value == floor(value))))
+        return ZONAL_OK;
+    if (isinf(family->most))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be positive and finite, got %g", family->option,
+                          value);
+    if (family->above && family->below)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be between %g and %g, got %g", family->option,
+                          family->least, family->most, value);
+    if (family->above)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be above %g and at most %g, got %g",
+                          family->option, family->least, family->most, value);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "the %s must be %sfrom %g to %g, got %g", family->option,
+                      family->whole ? "a whole number " : "", family->least, family->most, value);
 }
 
-zonal_status zonal_family_parse(const char *name, zonal_family *family) {
-    ZONAL_NEED(name, "name");
-    ZONAL_NEED(family, "family");
-    for (int i = 0; i < 6; i++)
-        if (strcmp(name, family_names[i]) == 0) {
-            *family = (zonal_family)i;
-            return ZONAL_OK;
-        }
-    return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "unknown kernel '%s'; there are heat, band, induced, poisson, chordal and "
-                      "spectrum",
-                      name);
-}
-
-static zonal_status check_weights(const zonal_kernel_spec *spec) {
-    int beyond = 0;
-    if (spec->n_weights < 2 || spec->n_weights > MAX_WEIGHTS || !spec->weights)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "a spectrum needs 2 to %d weights, got %d", MAX_WEIGHTS,
-                          spec->weights ? spec->n_weights : 0);
-    for (int l = 0; l < spec->n_weights; l++) {
-        if (!(spec->weights[l] >= 0 && spec->weights[l] < INFINITY))
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "weight %d of the spectrum is %g; weights must be finite and not "
-                              "negative",
-                              l, spec->weights[l]);
-        beyond |= l > 0 && spec->weights[l] > 0;
-    }
-    if (!beyond)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the spectrum has no weight beyond degree 0, so every batch looks the "
-                          "same to it; make one of the later weights positive");
-    return ZONAL_OK;
-}
-
-/* Fills defaults in and refuses what is out of range. */
-static zonal_status check_spec(zonal_kernel_spec *spec, int64_t dim) {
-    double d = (double)dim;
+/* Refuses what is out of range and fills in the record and the parameter. */
+static zonal_status check_spec(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel *kernel) {
+    const zonal__family *family = zonal__family_of(spec->family);
     if (dim < 2 || dim > MAX_DIM)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to %d, got %lld", MAX_DIM,
                           (long long)dim);
-    if (spec->without_multiplicity &&
-        (spec->family == ZONAL_INDUCED || spec->family == ZONAL_CHORDAL))
+    if (!family) return zonal_last_error()->status;
+    if (spec->without_multiplicity && !family->weighted)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the %s kernel is not given by weights, so there is "
                           "nothing to leave multiplicities out of",
-                          zonal_family_name(spec->family));
-    switch (spec->family) {
-    case ZONAL_HEAT:
-        if (spec->t == 0) spec->t = 5 / d;
-        if (!(spec->t > 0 && spec->t < INFINITY))
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "t must be positive and finite, got %g", spec->t);
-        break;
-    case ZONAL_BAND:
-        if (spec->band == 0) spec->band = 2;
-        if (spec->band < 1 || spec->band > MAX_BAND)
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "the band must be from 1 to %d, got %d", MAX_BAND,
-                              spec->band);
-        break;
-    case ZONAL_INDUCED:
-        if (spec->scale == 0) spec->scale = d;
-        if (!(spec->scale > 0 && spec->scale <= MAX_SCALE))
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "scale must be above 0 and at most %g, got %g",
-                              MAX_SCALE, spec->scale);
-        break;
-    case ZONAL_POISSON:
-        if (spec->r == 0) spec->r = 0.3 * log(d) / d;
-        if (!(spec->r > 0 && spec->r < 1))
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "r must be between 0 and 1, got %g", spec->r);
-        break;
-    case ZONAL_CHORDAL:
-        break;
-    case ZONAL_SPECTRUM:
-        return check_weights(spec);
-    default:
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kernel family %d", (int)spec->family);
-    }
-    return ZONAL_OK;
+                          family->name);
+    *kernel = (zonal_kernel){.spec = *spec,
+                             .family = family,
+                             .dim = dim,
+                             .parameter = zonal__family_parameter(spec, dim, ZONAL_MMD)};
+    ZONAL_TRY(check_parameter(family, kernel->parameter));
+    return family->check ? family->check(spec) : ZONAL_OK;
 }
 
 static zonal_status build(zonal_kernel *kernel) {
     zonal_kernel_spec *spec = &kernel->spec;
-    if (spec->family == ZONAL_SPECTRUM) {
+    if (kernel->family->given) {
         const double *given = spec->weights;
         double *copy;
         spec->weights = NULL; /* not ours to free if the next line fails */
@@ -106,22 +60,21 @@ static zonal_status build(zonal_kernel *kernel) {
         memcpy(copy, given, (size_t)spec->n_weights * sizeof *copy);
         spec->weights = copy;
     }
-    ZONAL_TRY(zonal__spectrum_build(kernel));
+    ZONAL_TRY(kernel->family->build(kernel));
+    /* The losses divide by 1 - a_0, as a double. */
+    if (!(kernel->one_minus_a0 >= DBL_MIN)) return zonal__spectrum_is_constant(kernel->dim);
     if (spec->log_profile) ZONAL_TRY(zonal__kernel_fit_log(kernel, &kernel->log_phi));
     return ZONAL_OK;
 }
 
 zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel **out) {
-    zonal_kernel_spec checked;
-    zonal_kernel *kernel;
+    zonal_kernel checked, *kernel;
     ZONAL_NEED(out, "kernel");
     *out = NULL;
     ZONAL_NEED(spec, "spec");
-    checked = *spec;
-    ZONAL_TRY(check_spec(&checked, dim));
+    ZONAL_TRY(check_spec(spec, dim, &checked));
     ZONAL_TRY(ZONAL_NEW(&kernel, 1, "a kernel"));
-    kernel->spec = checked;
-    kernel->dim = dim;
+    *kernel = checked;
     zonal_status status = build(kernel);
     if (status == ZONAL_OK)
         *out = kernel;
@@ -132,7 +85,7 @@ zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zon
 
 void zonal_kernel_destroy(zonal_kernel *kernel) {
     if (!kernel) return;
-    if (kernel->spec.family == ZONAL_SPECTRUM) zonal__free((void *)kernel->spec.weights);
+    if (kernel->family->given) zonal__free((void *)kernel->spec.weights);
     zonal__free(kernel->a);
     zonal__free(kernel->kappa);
     zonal__free(kernel->node_weight);
@@ -140,76 +93,22 @@ void zonal_kernel_destroy(zonal_kernel *kernel) {
     zonal__free(kernel);
 }
 
-/* phi = (1 + 2r(1-c)/(1-r)^2)^(-d/2), which is exact near c = 1 too. */
-static long double poisson_log(const zonal_kernel *kernel, long double c) {
-    long double r = kernel->spec.r;
-    return -(long double)kernel->dim / 2 * log1pl(2 * r * (1 - c) / ((1 - r) * (1 - r)));
-}
-
-static long double poisson_derivative(const zonal_kernel *kernel, int order, long double c) {
-    long double r = kernel->spec.r, q = (1 - r) * (1 - r) + 2 * r * (1 - c);
-    long double value = expl(poisson_log(kernel, c));
-    for (int k = 0; k < order; k++) value *= ((long double)kernel->dim / 2 + k) * 2 * r / q;
-    return value;
-}
-
-static long double chordal_derivative(int order, long double c) {
-    long double s = sqrtl((1 - c) / 2); /* half the chord; s' = -1/(4 s) */
-    switch (order) {
-    case 0:
-        return 1 - s;
-    case 1:
-        return 1 / (4 * s);
-    case 2:
-        return 1 / (16 * s * s * s);
-    default:
-        return 3 / (64 * s * s * s * s * s);
-    }
-}
-
-static long double induced_derivative(const zonal_kernel *kernel, int order, long double c) {
-    long double sum = 0;
-    for (int k = 0; k < kernel->nodes; k++) {
-        long double term = kernel->node_weight[k] * expl(-(1 - c) * kernel->kappa[k]);
-        for (int i = 0; i < order; i++) term *= kernel->kappa[k];
-        sum += term;
-    }
-    return sum;
+/* The record's functions stand for the kernel with multiplicities. */
+static int is_closed(const zonal_kernel *kernel) {
+    return kernel->family->derivative && !kernel->spec.without_multiplicity;
 }
 
 long double zonal__kernel_derivative(const zonal_kernel *kernel, int order, long double c) {
-    if (!zonal__kernel_is_series(kernel)) {
-        if (kernel->spec.family == ZONAL_INDUCED) return induced_derivative(kernel, order, c);
-        if (kernel->spec.family == ZONAL_POISSON) return poisson_derivative(kernel, order, c);
-        return chordal_derivative(order, c);
-    }
+    if (is_closed(kernel)) return kernel->family->derivative(kernel, order, c);
     if (order == 0) return zonal__series(0, kernel->degrees, kernel->a, kernel->dim, c);
     return zonal__series_derivative(kernel->degrees, kernel->a, kernel->dim, order, c);
 }
 
-/* 1 - phi(c) of the induced kernel: positive terms. */
-static long double induced_deficit(const zonal_kernel *kernel, long double c) {
-    long double sum = 0;
-    for (int k = 0; k < kernel->nodes; k++)
-        sum -= kernel->node_weight[k] * expm1l(-(1 - c) * kernel->kappa[k]);
-    return sum;
-}
-
 long double zonal__kernel_centred(const zonal_kernel *kernel, long double c) {
     long double norm = kernel->one_minus_a0;
-    if (!zonal__kernel_is_series(kernel)) {
-        if (kernel->spec.family == ZONAL_INDUCED) return 1 - induced_deficit(kernel, c) / norm;
-        if (kernel->spec.family == ZONAL_POISSON) return 1 + expm1l(poisson_log(kernel, c)) / norm;
-        return 1 - sqrtl((1 - c) / 2) / norm;
-    }
+    if (is_closed(kernel)) return 1 - kernel->family->deficit(kernel, c) / norm;
     /* The series without its first term: l = 0 is left out, never subtracted. */
     return zonal__series(1, kernel->degrees, kernel->a, kernel->dim, c) / norm;
-}
-
-long double zonal__kernel_log_closed(const zonal_kernel *kernel, long double c) {
-    if (kernel->spec.family == ZONAL_POISSON) return poisson_log(kernel, c);
-    long double deficit = induced_deficit(kernel, c);
-    return deficit < 0.5L ? log1pl(-deficit) : logl(induced_derivative(kernel, 0, c));
 }
 
 void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out) {

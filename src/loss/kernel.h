@@ -15,7 +15,9 @@ _Static_assert(LDBL_MANT_DIG >= 64 && LDBL_MAX_EXP >= 16384,
                "zonal needs a long double of at least 80 bits (x86-64, AArch64 Linux)");
 
 struct zonal_kernel {
-    zonal_kernel_spec spec; /* with the defaults filled in; weights is our copy */
+    zonal_kernel_spec spec;             /* weights is our copy */
+    const struct zonal__family *family; /* its record */
+    double parameter;                   /* of the family, in this dimension */
     int64_t dim;
     int degrees;
     long double *a;           /* [degrees] the spectrum, sum 1 (chordal: a little less) */
@@ -27,23 +29,10 @@ struct zonal_kernel {
     zonal__fit *log_phi;      /* when spec.log_profile */
 };
 
-/* 1 where phi is evaluated as the series of a_l; 0 where it has a closed form or an integral. */
-static inline int zonal__kernel_is_series(const zonal_kernel *kernel) {
-    zonal_family family = kernel->spec.family;
-    return family == ZONAL_HEAT || family == ZONAL_BAND || family == ZONAL_SPECTRUM ||
-           (family == ZONAL_POISSON && kernel->spec.without_multiplicity);
-}
-
 /* The derivative of phi of order 0, 1, 2 or 3 at c. */
 long double zonal__kernel_derivative(const zonal_kernel *kernel, int order, long double c);
 
 /* (phi(c) - a_0)/(1 - a_0), without cancellation: psi of MMD. */
 long double zonal__kernel_centred(const zonal_kernel *kernel, long double c);
-
-/* log phi(c) for kernels with a closed form or an integral of positive terms (induced, Poisson). */
-long double zonal__kernel_log_closed(const zonal_kernel *kernel, long double c);
-
-/* Fits log phi on [-1, 1], or down to where phi = 1e-250; ZONAL_ARGUMENT unless phi > 0. */
-zonal_status zonal__kernel_fit_log(const zonal_kernel *kernel, zonal__fit **fit);
 
 #endif

@@ -11,7 +11,8 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "loss/kernel.h"
+#include "loss/family.h"
+#include "loss/log_profile.h"
 #include "math/bigfixed.h"
 #include "math/harmonics.h"
 
@@ -110,7 +111,7 @@ static void fill_given(big_series *series, const double *weights) {
 
 /* Degrees until the heat kernel's tail is below LOG_TAIL, and where its largest term is. */
 static zonal_status count_heat(const zonal_kernel *kernel, int *n, int *peak) {
-    long double log_u = 0, top = 0, t = kernel->spec.t;
+    long double log_u = 0, top = 0, t = kernel->parameter;
     *peak = 0;
     for (int l = 0; l < MAX_BIG_DEGREES; l++) {
         log_u += logl(zonal__multiplicity_ratio(l, kernel->dim)) -
@@ -125,32 +126,35 @@ static zonal_status count_heat(const zonal_kernel *kernel, int *n, int *peak) {
     return ZONAL_FAIL(ZONAL_ARGUMENT,
                       "KL cannot use t = %g in dimension %lld: the kernel is too narrow; choose a "
                       "larger t, such as 2/d",
-                      kernel->spec.t, (long long)kernel->dim);
+                      kernel->parameter, (long long)kernel->dim);
 }
 
-static zonal_status build(const zonal_kernel *kernel, big_series *series) {
-    const zonal_kernel_spec *spec = &kernel->spec;
-    int peak = 0, heat = spec->family == ZONAL_HEAT;
-    series->d = kernel->dim;
-    if (heat) {
-        if (spec->t * (double)(kernel->dim + 1) > 40)
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "KL cannot use t = %g in dimension %lld: the kernel is flat; choose "
-                              "t at most %g",
-                              spec->t, (long long)kernel->dim, 40 / (double)(kernel->dim + 1));
-        ZONAL_TRY(count_heat(kernel, &series->n, &peak));
-    } else {
-        series->n = kernel->degrees;
-        peak = series->n - 1; /* multiplicities grow with the degree */
-    }
+/* Of heat: the degrees that count, from the largest term to both sides. */
+static zonal_status build_heat(const zonal_kernel *kernel, big_series *series) {
+    double t = kernel->parameter;
+    int peak;
+    if (t * (double)(kernel->dim + 1) > 40)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "KL cannot use t = %g in dimension %lld: the kernel is flat; choose "
+                          "t at most %g",
+                          t, (long long)kernel->dim, 40 / (double)(kernel->dim + 1));
+    ZONAL_TRY(count_heat(kernel, &series->n, &peak));
     ZONAL_TRY(ZONAL_NEW(&series->u, series->n, "the spectrum in 1024 bits"));
-    if (spec->family == ZONAL_SPECTRUM)
-        fill_given(series, spec->weights);
-    else
-        fill_chain(series, peak, heat, spec->t);
-    zonal__big_from(&series->total, 0);
-    for (int l = 0; l < series->n; l++)
-        zonal__big_add(&series->total, &series->total, &series->u[l]);
+    fill_chain(series, peak, 1, t);
+    return ZONAL_OK;
+}
+
+static zonal_status build_band(const zonal_kernel *kernel, big_series *series) {
+    series->n = kernel->degrees;
+    ZONAL_TRY(ZONAL_NEW(&series->u, series->n, "the spectrum in 1024 bits"));
+    fill_chain(series, series->n - 1, 0, 0); /* multiplicities grow with the degree */
+    return ZONAL_OK;
+}
+
+static zonal_status build_given(const zonal_kernel *kernel, big_series *series) {
+    series->n = kernel->degrees;
+    ZONAL_TRY(ZONAL_NEW(&series->u, series->n, "the spectrum in 1024 bits"));
+    fill_given(series, kernel->spec.weights);
     return ZONAL_OK;
 }
 
@@ -209,7 +213,8 @@ static zonal_status log_of_series(const void *context, long double c, long doubl
 }
 
 static zonal_status log_closed(const void *context, long double c, long double *out) {
-    *out = zonal__kernel_log_closed(context, c);
+    const zonal_kernel *kernel = context;
+    *out = kernel->family->log(kernel, c);
     return ZONAL_OK;
 }
 
@@ -248,23 +253,47 @@ static zonal_status fit_from(zonal__fit_function f, const void *context, long do
     return zonal__fit_create(f, context, low, tolerance, 10 * tolerance, MAX_TERMS, fit);
 }
 
+static zonal_status fit_series(const zonal_kernel *kernel,
+                               zonal_status (*build)(const zonal_kernel *, big_series *),
+                               zonal__fit **fit) {
+    big_series series = {.d = kernel->dim};
+    zonal_status status = build(kernel, &series);
+    if (status == ZONAL_OK) {
+        zonal__big_from(&series.total, 0);
+        for (int l = 0; l < series.n; l++)
+            zonal__big_add(&series.total, &series.total, &series.u[l]);
+        status = fit_from(log_of_series, &series, kernel->log_a0, fit);
+    }
+    zonal__free(series.u);
+    return status;
+}
+
+zonal_status zonal__fit_log_heat(const zonal_kernel *kernel, zonal__fit **fit) {
+    return fit_series(kernel, build_heat, fit);
+}
+
+zonal_status zonal__fit_log_band(const zonal_kernel *kernel, zonal__fit **fit) {
+    return fit_series(kernel, build_band, fit);
+}
+
+zonal_status zonal__fit_log_given(const zonal_kernel *kernel, zonal__fit **fit) {
+    return fit_series(kernel, build_given, fit);
+}
+
 zonal_status zonal__kernel_fit_log(const zonal_kernel *kernel, zonal__fit **fit) {
-    zonal_family family = kernel->spec.family;
+    const zonal__family *family = kernel->family;
     *fit = NULL;
-    if (family == ZONAL_CHORDAL)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "KL needs a kernel that is positive everywhere, and "
-                                          "chordal is 0 at c = -1; use heat, induced or poisson");
+    if (!family->log && !family->fit_log)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "KL needs a kernel that is positive everywhere, and %s is 0 at c = -1; "
+                          "use heat, induced or poisson",
+                          family->name);
     if (!(kernel->log_a0 > -INFINITY))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "KL needs a kernel that is positive everywhere, and without "
                           "weight at degree 0 the mean of this one is 0");
     if (kernel->spec.without_multiplicity)
         return fit_from(log_without_multiplicity, kernel, kernel->log_a0, fit);
-    if (family == ZONAL_INDUCED || family == ZONAL_POISSON)
-        return fit_from(log_closed, kernel, kernel->log_a0, fit);
-    big_series series = {0};
-    zonal_status status = build(kernel, &series);
-    if (status == ZONAL_OK) status = fit_from(log_of_series, &series, kernel->log_a0, fit);
-    zonal__free(series.u);
-    return status;
+    if (family->log) return fit_from(log_closed, kernel, kernel->log_a0, fit);
+    return family->fit_log(kernel, fit);
 }

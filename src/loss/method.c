@@ -1,37 +1,47 @@
 /*
  * Methods by name: a discrepancy and a kernel, with the defaults of the paper and of the design.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/text.h"
-#include "zonal/loss.h"
+#include "loss/family.h"
 
-static const struct method {
+typedef struct named_loss {
     const char *name;
     zonal_discrepancy discrepancy;
     zonal_family family;
-} methods[] = {
-    {"mmd-heat", ZONAL_MMD, ZONAL_HEAT},         {"mmd-band", ZONAL_MMD, ZONAL_BAND},
-    {"mmd-induced", ZONAL_MMD, ZONAL_INDUCED},   {"mmd-poisson", ZONAL_MMD, ZONAL_POISSON},
-    {"mmd-chordal", ZONAL_MMD, ZONAL_CHORDAL},   {"mmd-spectrum", ZONAL_MMD, ZONAL_SPECTRUM},
-    {"ksd-heat", ZONAL_KSD, ZONAL_HEAT},         {"ksd-band", ZONAL_KSD, ZONAL_BAND},
-    {"ksd-induced", ZONAL_KSD, ZONAL_INDUCED},   {"ksd-poisson", ZONAL_KSD, ZONAL_POISSON},
-    {"ksd-spectrum", ZONAL_KSD, ZONAL_SPECTRUM}, {"kl-heat", ZONAL_KL, ZONAL_HEAT},
-    {"kl-induced", ZONAL_KL, ZONAL_INDUCED},     {"kl-poisson", ZONAL_KL, ZONAL_POISSON},
-    {"kl-spectrum", ZONAL_KL, ZONAL_SPECTRUM},   {"susreg", ZONAL_SUSREG, ZONAL_INDUCED},
-    {"sigreg", ZONAL_SIGREG, ZONAL_INDUCED},
-};
-enum { METHODS = sizeof methods / sizeof methods[0] };
+} named_loss;
+
+enum { METHODS = 3 * ZONAL__FAMILIES + 2 }; /* at most */
+
+/* The discrepancies with each family that has them, then the sliced losses, whose limit is the
+ * induced kernel's. Returns how many there are. */
+static int list_methods(named_loss list[METHODS]) {
+    int count = 0;
+    for (int d = ZONAL_MMD; d <= ZONAL_KL; d++)
+        for (int f = 0; f < ZONAL__FAMILIES; f++)
+            if (zonal__families[f].method[d])
+                list[count++] = (named_loss){zonal__families[f].method[d], (zonal_discrepancy)d,
+                                             (zonal_family)f};
+    list[count++] = (named_loss){"susreg", ZONAL_SUSREG, ZONAL_INDUCED};
+    list[count++] = (named_loss){"sigreg", ZONAL_SIGREG, ZONAL_INDUCED};
+    return count;
+}
 
 const char *zonal_method_name(int i) {
-    return i >= 0 && i < METHODS ? methods[i].name : NULL;
+    named_loss list[METHODS];
+    int count = list_methods(list);
+    return i >= 0 && i < count ? list[i].name : NULL;
 }
 
 zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options) {
     const char *names[METHODS + 1] = {0};
+    named_loss methods[METHODS];
+    int count = list_methods(methods);
     ZONAL_NEED(method, "method");
     ZONAL_NEED(options, "options");
-    for (int i = 0; i < METHODS; i++) {
+    for (int i = 0; i < count; i++) {
         names[i] = methods[i].name;
         if (strcmp(method, methods[i].name) != 0) continue;
         int sliced = methods[i].discrepancy >= ZONAL_SUSREG;
@@ -54,8 +64,9 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
     if (nearest)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method,
                           nearest);
-    return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "unknown method '%s'; methods are mmd-, ksd- or kl- with heat, induced, "
-                      "poisson or spectrum, mmd-band, ksd-band, mmd-chordal, susreg and sigreg",
-                      method);
+    char all[400] = "";
+    for (int i = 0, length = 0; i < count; i++)
+        length +=
+            snprintf(all + length, sizeof all - (size_t)length, "%s%s", i ? ", " : "", names[i]);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; there are %s", method, all);
 }

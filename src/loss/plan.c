@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "loss/family.h"
 
 struct zonal_plan {
     zonal_loss_options options;
@@ -128,8 +129,10 @@ static zonal_status build_kl(zonal_plan *plan) {
     zonal__problem *problem = &plan->problem;
     zonal_loss_options *options = &plan->options;
     zonal_kernel_constants constants;
-    if (options->kernel.family == ZONAL_HEAT && options->kernel.t == 0)
-        options->kernel.t = 2 / (double)plan->dim;
+    const zonal__family *family = zonal__family_of(options->kernel.family);
+    if (!family) return zonal_last_error()->status;
+    if (options->kernel.parameter.factor == 0 && family->initial)
+        options->kernel.parameter = family->initial(plan->dim, ZONAL_KL);
     options->kernel.log_profile = 1;
     ZONAL_TRY(zonal_kernel_create(&options->kernel, plan->dim, &plan->kernel));
     ZONAL_TRY(choose(plan, 0));
@@ -164,10 +167,17 @@ static zonal_status build_kl(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
+/* The kernel of a sliced loss is the induced one, its limit. */
+static double sliced_scale(const zonal_plan *plan) {
+    const zonal_kernel_spec *kernel = &plan->options.kernel;
+    if (kernel->family != ZONAL_INDUCED) return (double)plan->dim;
+    return zonal__family_parameter(kernel, plan->dim, plan->options.discrepancy);
+}
+
 static zonal_status build_sliced(zonal_plan *plan) {
     zonal_loss_options *options = &plan->options;
     ZONAL_TRY(choose(plan, 0));
-    ZONAL_TRY(zonal__sliced_init(options->discrepancy, &options->sliced, options->kernel.scale,
+    ZONAL_TRY(zonal__sliced_init(options->discrepancy, &options->sliced, sliced_scale(plan),
                                  plan->dim, &plan->tables));
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
@@ -271,10 +281,11 @@ zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, 
     table = table_of(plan);
     cuda = plan->options.device == ZONAL_DEVICE_CUDA;
     if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
-    if (gradient && plan->kernel && plan->kernel->spec.family == ZONAL_CHORDAL)
+    if (gradient && plan->kernel && plan->kernel->family->endless_slope)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the chordal kernel has an infinite slope at c = 1 and so no gradient; "
-                          "it is for tests of uniformity: train with mmd-heat or mmd-band");
+                          "the %s kernel has an infinite slope at c = 1 and so no gradient; "
+                          "it is for tests of uniformity: train with mmd-heat or mmd-band",
+                          plan->kernel->family->name);
     if (cuda) return table->run(plan->work, x, plan->step, value, gradient, plan->factor);
     ZONAL_TRY(table->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
     *value = plan->offset + plan->factor * raw;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "loss/family.h"
 #include "math/harmonics.h"
 
 enum { MAX_TERMS = 4096 };
@@ -58,10 +59,12 @@ zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy d
     profile->psi.value = discrepancy == ZONAL_MMD ? mmd_value : ksd_value;
     profile->psi.slope = discrepancy == ZONAL_MMD ? mmd_slope : ksd_slope;
     profile->norm = discrepancy == ZONAL_MMD ? constants.mmd_norm : constants.ksd_norm;
-    if (kernel->spec.family == ZONAL_CHORDAL) {
+    if (kernel->family->endless_slope) {
         if (discrepancy != ZONAL_MMD)
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no finite slope at c = 1, so "
-                                              "there is no KSD with it; use mmd-chordal");
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "the %s kernel has no finite slope at c = 1, so there is no KSD with "
+                              "it; use mmd-%s",
+                              kernel->family->name, kernel->family->name);
         profile->psi.chord = (double)(1 / kernel->one_minus_a0);
         profile->slope = INFINITY;
         return ZONAL_OK;
@@ -89,7 +92,7 @@ double zonal__profile_share(const zonal_kernel *kernel, zonal_discrepancy discre
 }
 
 int zonal__profile_degree(const zonal_kernel *kernel) {
-    if (kernel->spec.family != ZONAL_BAND && kernel->spec.family != ZONAL_SPECTRUM) return 0;
+    if (!kernel->family->series) return 0;
     int l = kernel->degrees - 1;
     while (l > 0 && kernel->a[l] == 0) l--;
     return l;

@@ -1,14 +1,21 @@
 /*
- * The spectrum a_l of each family, and the quadrature of the induced kernel. Used by kernel.c
- * alone.
+ * Ways to the spectrum a_l that families share.
  */
 #ifndef ZONAL_LOSS_SPECTRUM_H
 #define ZONAL_LOSS_SPECTRUM_H
 
 #include "loss/kernel.h"
 
-/* Fills degrees, a, log_a0 and one_minus_a0 of a kernel whose spec and dim are set; for the induced
- * family also nodes, kappa and node_weight. What was allocated stays in the kernel on failure. */
-zonal_status zonal__spectrum_build(zonal_kernel *kernel);
+/* Of a spectrum: narrower kernels are refused. */
+enum { ZONAL__SPECTRUM_DEGREES = 20000 };
+
+/* From the family's ratios w_{l+1}/w_l, degrees 0 to "last" at most. The number of degrees follows
+ * from the tail. */
+zonal_status zonal__spectrum_chain(zonal_kernel *kernel, int last);
+/* From the spec's weights. */
+zonal_status zonal__spectrum_given(zonal_kernel *kernel);
+
+/* The sentence for a kernel of which a double sees nothing but its mean. */
+zonal_status zonal__spectrum_is_constant(int64_t dim);
 
 #endif

@@ -380,17 +380,29 @@ static zonal_status check_backbone(const zonal__safetensors *file) {
     return status;
 }
 
-zonal_status zonal__weights_export(const zonal__safetensors *file, const char *path) {
-    const zonal__safetensors_note note = {"format", "pt"}; /* what readers for PyTorch look for */
-    zonal__safetensors_content content = {.notes = &note, .note_count = 1};
-    zonal__safetensor *backbone;
-    zonal_status status;
-    ZONAL_TRY(check_backbone(file));
-    ZONAL_TRY(ZONAL_NEW(&backbone, file->count, "the list of tensors"));
+static zonal_status write_backbone(const zonal__safetensors *file,
+                                   const zonal__safetensors_note *notes, int64_t note_count,
+                                   const char *path, zonal__safetensor *backbone) {
+    zonal__safetensors_content content = {
+        .tensors = backbone, .notes = notes, .note_count = note_count};
     for (int64_t i = 0; i < file->count; i++)
         if (!is_left_aside(file->tensors[i].name, 0)) backbone[content.count++] = file->tensors[i];
-    content.tensors = backbone;
-    status = zonal__safetensors_write(path, &content);
+    return zonal__safetensors_write(path, &content);
+}
+
+zonal_status zonal__weights_export(const zonal__safetensors *file,
+                                   const zonal__safetensors_note *notes, int64_t note_count,
+                                   const char *path) {
+    zonal__safetensors_note *all;
+    zonal__safetensor *backbone = NULL;
+    zonal_status status;
+    ZONAL_TRY(check_backbone(file));
+    ZONAL_TRY(ZONAL_NEW(&all, note_count + 1, "the metadata"));
+    all[0] = (zonal__safetensors_note){"format", "pt"}; /* what readers for PyTorch look for */
+    for (int64_t i = 0; i < note_count; i++) all[i + 1] = notes[i];
+    status = ZONAL_NEW(&backbone, file->count, "the list of tensors");
+    if (status == ZONAL_OK) status = write_backbone(file, all, note_count + 1, path, backbone);
+    zonal__free(all);
     zonal__free(backbone);
     return status;
 }

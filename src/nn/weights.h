@@ -56,7 +56,10 @@ zonal_status zonal__weights_begin(const zonal__safetensors *file, zonal__model *
 
 /* Copies the backbone's tensors of a file, neither projector, optimiser nor classifier, into a new
  * file: what torchvision's network of that depth loads with strict=True once its fc is an Identity.
- * The types stay as they are. The file is checked as zonal__weights_load does. */
-zonal_status zonal__weights_export(const zonal__safetensors *file, const char *path);
+ * The types stay as they are. The file is checked as zonal__weights_load does. "notes" become its
+ * metadata, beside "format": "pt". */
+zonal_status zonal__weights_export(const zonal__safetensors *file,
+                                   const zonal__safetensors_note *notes, int64_t note_count,
+                                   const char *path);
 
 #endif

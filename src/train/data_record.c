@@ -61,14 +61,19 @@ static int is_chosen(const zonal__data_record *r, const char *name, size_t lengt
     return r->one_in == 1 || zonal__checksum_of(name, length) % (uint64_t)r->one_in == 0;
 }
 
+/* Textures are settings and numbers: all of them are as the first is. */
+static int is_drawn(const zonal__source *source) {
+    return strcmp(source->table->kind, "textures") == 0;
+}
+
 static zonal_status add_part(zonal__data_record *r, const zonal__data_part *from) {
     part *to = &r->parts[r->part_count];
-    int is_drawn = strcmp(from->source->table->kind, "textures") == 0;
+    int64_t count = is_drawn(from->source) ? 1 : from->source->count;
     zonal__checksum names, images;
     char name[ZONAL__NAME_ROOM];
     zonal__checksum_init(&names);
     zonal__checksum_init(&images);
-    for (int64_t i = 0; i < from->source->count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         image what = {.part = r->part_count};
         size_t length;
         zonal__source_name(from->source, i, name);
@@ -77,7 +82,7 @@ static zonal_status add_part(zonal__data_record *r, const zonal__data_part *from
         if (!is_chosen(r, name, length)) continue;
         ZONAL_TRY(zonal__source_fingerprint(from->source, i, &what.fingerprint));
         zonal__checksum_add(&images, &what.fingerprint, sizeof what.fingerprint);
-        if (!is_drawn) ZONAL_TRY(add_image(r, name, what));
+        if (!is_drawn(from->source)) ZONAL_TRY(add_image(r, name, what));
     }
     snprintf(to->name, sizeof to->name, "%s", from->name);
     to->count = from->source->count;
@@ -107,7 +112,8 @@ zonal_status zonal__data_record_make(const zonal__data_part *parts, int count, i
         return ZONAL_FAIL(ZONAL_ARGUMENT, "images have at most %d parts, not %d", ZONAL__DATA_PARTS,
                           count);
     ZONAL_TRY(ZONAL_NEW(&r, 1, "the record of the images"));
-    for (int i = 0; i < count; i++) images += parts[i].source->count;
+    for (int i = 0; i < count; i++)
+        if (!is_drawn(parts[i].source)) images += parts[i].source->count;
     r->one_in = one_in > 0 ? one_in : 1 + (images - 1) / MOST_LISTED;
     for (int i = 0; i < count && status == ZONAL_OK; i++) status = add_part(r, &parts[i]);
     sort_images(r);

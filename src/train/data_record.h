@@ -11,8 +11,8 @@
  * (data/source.h) of one image in ONE_IN, chosen by a hash of its name; both, and FINGERPRINT, have
  * 16 hexadecimal digits. ONE_IN is 1 for up to 32768 images and bounds the file and the time for
  * larger sets: there every change of names is noticed, and one replaced image with the probability
- * 1/ONE_IN. Textures are drawn anew every time, and have no "image" lines. In names control
- * characters and % are written %XX.
+ * 1/ONE_IN. Of textures, which are drawn anew every time, the first stands for all, and they have
+ * no "image" lines. In names control characters and % are written %XX.
  *
  *     ZONAL_TRY(zonal__data_record_make(parts, 3, 0, &now));
  *     ZONAL_TRY(zonal__data_record_write(now, "RUN/data.txt"));

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,13 +41,19 @@ static zonal_status cut_back(const char *run, const char *folder, int64_t step, 
     char path[ZONAL__RUN_FOLDER_PATH];
     zonal_status status = ZONAL_OK;
     struct dirent *entry;
-    DIR *dir = opendir(folder);
+    struct stat found;
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = descriptor < 0 ? NULL : fdopendir(descriptor);
     *last = 0;
     if (!dir) return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", folder, strerror(errno));
     while (status == ZONAL_OK && (entry = readdir(dir))) {
         int number = number_of(entry->d_name);
         if (number == 0) continue;
         if (number > *last) *last = number;
+        /* A link is somebody else's: what it leads to is not cut. */
+        if (fstatat(dirfd(dir), entry->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(found.st_mode))
+            continue;
         status = file_path(run, number, path);
         if (status == ZONAL_OK) status = zonal__event_file_truncate_after(path, step);
     }

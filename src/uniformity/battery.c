@@ -35,8 +35,8 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
                                zonal_discrepancy discrepancy, zonal_kernel_spec spec) {
     zonal__battery_test *test = &battery->test[battery->tests++];
     test->name = name;
-    test->narrow =
-        spec.family == ZONAL_HEAT && spec.t < NARROWEST * critical_time(battery) * (1 - 1e-12);
+    test->narrow = spec.family == ZONAL_HEAT &&
+                   spec.parameter.factor < NARROWEST * critical_time(battery) * (1 - 1e-12);
     ZONAL_TRY(zonal_kernel_create(&spec, battery->problem.dim, &test->kernel));
     /* Always the double fit: T of a narrow kernel is a sum of tiny numbers. */
     ZONAL_TRY(zonal__profile_init(test->kernel, discrepancy, ZONAL_DOUBLE, &test->profile));
@@ -51,16 +51,16 @@ static zonal_status add_kernels(zonal__battery *battery, double t) {
     zonal_kernel_spec induced = {.family = ZONAL_INDUCED}, heat = {.family = ZONAL_HEAT};
     ZONAL_TRY(add_kernel(battery, "gine", ZONAL_MMD, chordal));
     ZONAL_TRY(add_kernel(battery, "poisson", ZONAL_MMD, poisson));
-    heat.t = 0.7 * critical;
+    heat.parameter.factor = 0.7 * critical;
     ZONAL_TRY(add_kernel(battery, "heat-0.7", ZONAL_MMD, heat));
-    heat.t = critical;
+    heat.parameter.factor = critical;
     ZONAL_TRY(add_kernel(battery, "heat-1", ZONAL_MMD, heat));
-    heat.t = 1.4 * critical;
+    heat.parameter.factor = 1.4 * critical;
     ZONAL_TRY(add_kernel(battery, "heat-1.4", ZONAL_MMD, heat));
-    heat.t = critical;
+    heat.parameter.factor = critical;
     ZONAL_TRY(add_kernel(battery, "ksd", ZONAL_KSD, heat));
     ZONAL_TRY(add_kernel(battery, "induced", ZONAL_MMD, induced));
-    heat.t = t;
+    heat.parameter.factor = t;
     if (t > 0) ZONAL_TRY(add_kernel(battery, "heat-t", ZONAL_MMD, heat));
     return ZONAL_OK;
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 STREAM_TEXTURE = 4
 FAMILIES = ["cloud", "disk", "flake", "wood"]
-DEFAULTS = dict(size=256, saturation=0.01, alpha=1, radius=5, arms=6, arm_width=5, exponent=1.8, blur=2,
+DEFAULTS = dict(size=256, saturation=0.01, alpha=1, radius=5, arms=6, arm_width=5, exponent=1.5, blur=2,
                 spacing=20, line=0.25, period=90, stretch=1, waviness=60, octaves=2, roughness=0.35)
 
 CASES = [  # text, seed, number

@@ -107,6 +107,21 @@ def main():
     save("interlaced.png", png_bytes([[tuple(v * 256 + 77 for v in pixel) + (1234,)
                                        for pixel in row] for row in colours], 16, RGB_ALPHA, True))
 
+    def other(name, picture, **options):
+        picture.save(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), **options)
+
+    other("lossy.webp", picture, quality=95)
+    other("lossless.webp", picture.convert("RGBA"), lossless=True)
+    other("frames.webp", picture, save_all=True, lossless=True,
+          append_images=[ImageChops.invert(picture)])
+    other("colour.bmp", picture)
+    other("palette.bmp", picture.quantize(4))
+    other("grey.bmp", grey)
+    other("frames.gif", picture, save_all=True, append_images=[ImageChops.invert(picture)])
+    other("interlaced.gif", picture, interlace=1)
+    other("colour.tif", picture, compression="tiff_lzw")
+    other("grey.tif", grey, compression="tiff_adobe_deflate")
+
 
 if __name__ == "__main__":
     main()

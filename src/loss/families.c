@@ -1,0 +1,278 @@
+/*
+ * The kernel families. To add one: its functions here with its record in the table at the end, and
+ * a value of zonal_family with its line in the table of zonal/kernel.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "loss/family.h"
+#include "loss/induced.h"
+#include "loss/log_profile.h"
+#include "loss/spectrum.h"
+#include "math/harmonics.h"
+
+enum {
+    MAX_BAND = 64,
+    MAX_WEIGHTS = 4096,
+    CHORDAL_DEGREES = 4000 /* its spectrum falls like a power: cut here, the law adds the rest */
+};
+
+/* ---- heat: w_l = exp(-t L_l) ------------------------------------------------------------------
+ */
+
+static zonal_number heat_initial(int64_t dim, zonal_discrepancy discrepancy) {
+    (void)dim;
+    return (zonal_number){discrepancy == ZONAL_KL ? 2 : 5, -1};
+}
+
+static long double heat_ratio(const zonal_kernel *kernel, int64_t l) {
+    return expl(-(long double)kernel->parameter * (long double)(2 * l + kernel->dim - 1));
+}
+
+static zonal_status endless_build(zonal_kernel *kernel) {
+    return zonal__spectrum_chain(kernel, ZONAL__SPECTRUM_DEGREES);
+}
+
+/* ---- band: w_l = 1 for l <= L -----------------------------------------------------------------
+ */
+
+static zonal_number band_initial(int64_t dim, zonal_discrepancy discrepancy) {
+    (void)dim, (void)discrepancy;
+    return (zonal_number){2, 0};
+}
+
+static long double band_ratio(const zonal_kernel *kernel, int64_t l) {
+    (void)kernel, (void)l;
+    return 1;
+}
+
+static zonal_status band_build(zonal_kernel *kernel) {
+    return zonal__spectrum_chain(kernel, (int)kernel->parameter);
+}
+
+/* ---- induced (induced.c) ----------------------------------------------------------------------
+ */
+
+static zonal_number induced_initial(int64_t dim, zonal_discrepancy discrepancy) {
+    (void)dim, (void)discrepancy;
+    return (zonal_number){1, 1};
+}
+
+/* ---- poisson: w_l = r^l -----------------------------------------------------------------------
+ */
+
+static zonal_number poisson_initial(int64_t dim, zonal_discrepancy discrepancy) {
+    (void)discrepancy;
+    return (zonal_number){0.3 * log((double)dim), -1};
+}
+
+static long double poisson_ratio(const zonal_kernel *kernel, int64_t l) {
+    (void)l;
+    return (long double)kernel->parameter;
+}
+
+/* phi = (1 + 2r(1-c)/(1-r)^2)^(-d/2), which is exact near c = 1 too. */
+static long double poisson_log(const zonal_kernel *kernel, long double c) {
+    long double r = kernel->parameter;
+    return -(long double)kernel->dim / 2 * log1pl(2 * r * (1 - c) / ((1 - r) * (1 - r)));
+}
+
+static long double poisson_derivative(const zonal_kernel *kernel, int order, long double c) {
+    long double r = kernel->parameter, q = (1 - r) * (1 - r) + 2 * r * (1 - c);
+    long double value = expl(poisson_log(kernel, c));
+    for (int k = 0; k < order; k++) value *= ((long double)kernel->dim / 2 + k) * 2 * r / q;
+    return value;
+}
+
+static long double poisson_deficit(const zonal_kernel *kernel, long double c) {
+    return -expm1l(poisson_log(kernel, c));
+}
+
+/* ---- chordal: phi = 1 - sqrt((1-c)/2) ---------------------------------------------------------
+ */
+
+/* phi(c) = 1 - sqrt((1-c)/2): a_0 = 1 - h_0 and a_l = -N_l h_l with h_l = h_0 (-1/2)_l/(d-1/2)_l,
+ * the mean of sqrt((1-c)/2) P_l(c), and h_0 = E/2, half the mean chord. */
+static zonal_status chordal_build(zonal_kernel *kernel) {
+    int64_t d = kernel->dim;
+    long double log_h0 = (long double)(d - 2) * logl(2) + 2 * zonal__log_gamma_half(d) -
+                         zonal__log_gamma_half(1) - zonal__log_gamma_half(2 * d - 1);
+    long double term = expl(log_h0), tail_start = term;
+    int n = 1;
+    ZONAL_TRY(ZONAL_NEW(&kernel->a, CHORDAL_DEGREES, "the spectrum"));
+    kernel->one_minus_a0 = term;
+    kernel->log_a0 = log1pl(-term);
+    kernel->a[0] = 1 - term;
+    for (int l = 0; l + 1 < CHORDAL_DEGREES; l++) {
+        /* N_l h_l; the sign of (-1/2)_l makes a_l positive */
+        term *= zonal__multiplicity_ratio(l, d) * fabsl(l - 0.5L) / ((long double)d - 0.5L + l);
+        kernel->a[l + 1] = term;
+        n = l + 2;
+        if (term < 1e-25L * tail_start) break;
+    }
+    kernel->degrees = n;
+    return ZONAL_OK;
+}
+
+static long double chordal_derivative(const zonal_kernel *kernel, int order, long double c) {
+    (void)kernel;
+    long double s = sqrtl((1 - c) / 2); /* half the chord; s' = -1/(4 s) */
+    switch (order) {
+    case 0:
+        return 1 - s;
+    case 1:
+        return 1 / (4 * s);
+    case 2:
+        return 1 / (16 * s * s * s);
+    default:
+        return 3 / (64 * s * s * s * s * s);
+    }
+}
+
+static long double chordal_deficit(const zonal_kernel *kernel, long double c) {
+    (void)kernel;
+    return sqrtl((1 - c) / 2);
+}
+
+/* ---- spectrum: w_l given ----------------------------------------------------------------------
+ */
+
+static zonal_status spectrum_check(const zonal_kernel_spec *spec) {
+    int beyond = 0;
+    if (spec->n_weights < 2 || spec->n_weights > MAX_WEIGHTS || !spec->weights)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a spectrum needs 2 to %d weights, got %d", MAX_WEIGHTS,
+                          spec->weights ? spec->n_weights : 0);
+    for (int l = 0; l < spec->n_weights; l++) {
+        if (!(spec->weights[l] >= 0 && spec->weights[l] < INFINITY))
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "weight %d of the spectrum is %g; weights must be finite and not "
+                              "negative",
+                              l, spec->weights[l]);
+        beyond |= l > 0 && spec->weights[l] > 0;
+    }
+    if (!beyond)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the spectrum has no weight beyond degree 0, so every batch looks the "
+                          "same to it; make one of the later weights positive");
+    return ZONAL_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------
+ */
+
+const zonal__family zonal__families[ZONAL__FAMILIES] = {
+    [ZONAL_HEAT] = {.name = "heat",
+                    .option = "t",
+                    .symbol = "t",
+                    .metavar = "NUMBER[/d]",
+                    .help = "heat: the time; 5/d unless given (KL: 2/d)",
+                    .most = INFINITY,
+                    .above = 1,
+                    .below = 1,
+                    .initial = heat_initial,
+                    .method = {"mmd-heat", "ksd-heat", "kl-heat"},
+                    .weighted = 1,
+                    .build = endless_build,
+                    .ratio = heat_ratio,
+                    .fit_log = zonal__fit_log_heat},
+    [ZONAL_BAND] = {.name = "band",
+                    .option = "band",
+                    .symbol = "L",
+                    .metavar = "L",
+                    .help = "band: the highest degree; 2 unless given",
+                    .whole = 1,
+                    .least = 1,
+                    .most = MAX_BAND,
+                    .initial = band_initial,
+                    .method = {"mmd-band", "ksd-band"},
+                    .series = 1,
+                    .weighted = 1,
+                    .build = band_build,
+                    .ratio = band_ratio,
+                    .fit_log = zonal__fit_log_band},
+    [ZONAL_INDUCED] = {.name = "induced",
+                       .option = "scale",
+                       .symbol = "s^2",
+                       .metavar = "NUMBER|d",
+                       .help = "induced, susreg: s^2; d unless given, 1 is the paper's formula as "
+                               "printed",
+                       .most = 1e4,
+                       .above = 1,
+                       .initial = induced_initial,
+                       .method = {"mmd-induced", "ksd-induced", "kl-induced"},
+                       .build = zonal__induced_build,
+                       .derivative = zonal__induced_derivative,
+                       .deficit = zonal__induced_deficit,
+                       .log = zonal__induced_log},
+    [ZONAL_POISSON] = {.name = "poisson",
+                       .option = "r",
+                       .symbol = "r",
+                       .help = "poisson: the radius; 0.3 log(d)/d unless given",
+                       .most = 1,
+                       .above = 1,
+                       .below = 1,
+                       .initial = poisson_initial,
+                       .method = {"mmd-poisson", "ksd-poisson", "kl-poisson"},
+                       .weighted = 1,
+                       .build = endless_build,
+                       .ratio = poisson_ratio,
+                       .derivative = poisson_derivative,
+                       .deficit = poisson_deficit,
+                       .log = poisson_log},
+    [ZONAL_CHORDAL] = {.name = "chordal",
+                       .method = {"mmd-chordal"},
+                       .endless_slope = 1,
+                       .build = chordal_build,
+                       .derivative = chordal_derivative,
+                       .deficit = chordal_deficit},
+    [ZONAL_SPECTRUM] = {.name = "spectrum",
+                        .method = {"mmd-spectrum", "ksd-spectrum", "kl-spectrum"},
+                        .series = 1,
+                        .weighted = 1,
+                        .given = 1,
+                        .check = spectrum_check,
+                        .build = zonal__spectrum_given,
+                        .fit_log = zonal__fit_log_given},
+};
+
+const zonal__family *zonal__family_of(zonal_family family) {
+    if ((unsigned)family < ZONAL__FAMILIES) return &zonal__families[family];
+    (void)ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kernel family %d", (int)family);
+    return NULL;
+}
+
+double zonal__family_parameter(const zonal_kernel_spec *spec, int64_t dim,
+                               zonal_discrepancy discrepancy) {
+    const zonal__family *family = &zonal__families[spec->family];
+    zonal_number number = spec->parameter;
+    if (!family->initial) return 0;
+    if (number.factor == 0) number = family->initial(dim, discrepancy);
+    if (number.power < 0) return number.factor / (double)dim;
+    return number.power > 0 ? number.factor * (double)dim : number.factor;
+}
+
+const char *zonal_family_name(zonal_family family) {
+    return (unsigned)family < ZONAL__FAMILIES ? zonal__families[family].name : "?";
+}
+
+zonal_status zonal_family_parse(const char *name, zonal_family *family) {
+    char names[128] = "";
+    size_t length = 0;
+    ZONAL_NEED(name, "name");
+    ZONAL_NEED(family, "family");
+    for (int i = 0; i < ZONAL__FAMILIES; i++) {
+        const char *word = zonal__families[i].name;
+        if (strcmp(name, word) == 0) {
+            *family = (zonal_family)i;
+            return ZONAL_OK;
+        }
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                   i == 0                     ? ""
+                                   : i == ZONAL__FAMILIES - 1 ? " and "
+                                                              : ", ",
+                                   word);
+    }
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown kernel '%s'; there are %s", name, names);
+}

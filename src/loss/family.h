@@ -1,0 +1,62 @@
+/*
+ * The kernel families, a record each: what it is called, its parameter, and how its spectrum and
+ * its profile are made. Everything else about a family follows from its record: method names,
+ * checks, the program's options and help, JSON, plots.
+ *
+ * A family given by weights w_l needs no more than their ratio; the profile, its derivatives and
+ * log phi then come from the series. A family with a closed form brings the functions that are more
+ * accurate than the series.
+ */
+#ifndef ZONAL_LOSS_FAMILY_H
+#define ZONAL_LOSS_FAMILY_H
+
+#include "loss/kernel.h"
+#include "zonal/loss.h"
+
+typedef struct zonal__family {
+    const char *name;
+
+    /* The parameter; option NULL: there is none. */
+    const char *option;  /* its name in options and JSON: "band" */
+    const char *symbol;  /* its name in formulas: "L" */
+    const char *metavar; /* in the help */
+    const char *help;
+    int whole;          /* 1: a whole number */
+    double least, most; /* bounds of the value */
+    int above, below;   /* 1: the bound itself is excluded */
+    zonal_number (*initial)(int64_t dim, zonal_discrepancy discrepancy);
+
+    const char *method[ZONAL_KL + 1]; /* by zonal_discrepancy; NULL: there is none */
+    int series;                       /* 1: degrees end, so moments may serve where the last is 2 */
+    int weighted;      /* 1: made of weights, which multiplicities may be left out of */
+    int given;         /* 1: the weights are the caller's */
+    int endless_slope; /* 1: phi'(1) is infinite, so there is no gradient */
+
+    /* What is wrong with a spec beyond its parameter's bounds. NULL: nothing can be. */
+    zonal_status (*check)(const zonal_kernel_spec *spec);
+    /* Fills degrees, a, log_a0 and one_minus_a0. What was allocated stays in the kernel on failure.
+     */
+    zonal_status (*build)(zonal_kernel *kernel);
+    /* w_{l+1}/w_l, for zonal__spectrum_chain. */
+    long double (*ratio)(const zonal_kernel *kernel, int64_t l);
+
+    /* The profile without its series; all three or none. */
+    long double (*derivative)(const zonal_kernel *kernel, int order, long double c);
+    long double (*deficit)(const zonal_kernel *kernel, long double c); /* 1 - phi(c) */
+    long double (*log)(const zonal_kernel *kernel, long double c);     /* NULL: phi has zeros */
+
+    /* Fits log phi from its series, where there is no closed form. */
+    zonal_status (*fit_log)(const zonal_kernel *kernel, zonal__fit **fit);
+} zonal__family;
+
+enum { ZONAL__FAMILIES = 6 };
+extern const zonal__family zonal__families[ZONAL__FAMILIES]; /* by zonal_family */
+
+/* The record of a family; NULL, with an error, for a number that is none. */
+const zonal__family *zonal__family_of(zonal_family family);
+
+/* The parameter's value in dimension dim: the spec's, or the default for this discrepancy. */
+double zonal__family_parameter(const zonal_kernel_spec *spec, int64_t dim,
+                               zonal_discrepancy discrepancy);
+
+#endif
