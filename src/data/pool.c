@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 
 enum { MOST_WORKERS = 256 };
 
@@ -86,7 +87,7 @@ static zonal_status run(pool *p, member *members, int workers) {
     pthread_cond_init(&p->ready, NULL);
     for (; started < workers; started++) {
         members[started] = (member){.pool = p, .number = started};
-        if (pthread_create(&members[started].thread, NULL, work, &members[started]) != 0) break;
+        if (zonal__thread_start(&members[started].thread, work, &members[started]) != 0) break;
     }
     if (started > 0)
         status = use_all(p);

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "backend/cpu/blas.h"
+#include "core/thread.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -94,10 +95,13 @@ zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work
 #ifdef _OPENMP
     if (threads > 1) {
         team t = {.turns = 0};
+        sigset_t signals;
+        zonal__thread_block_signals(&signals);
 #pragma omp parallel num_threads(threads)
         {
             int thread = omp_get_thread_num();
             if (thread == 0) { /* the calling thread: failures are recorded for it */
+                zonal__thread_restore_signals(&signals);
                 own_team = &t;
                 status = body(work, x, value, gradient, factor);
                 own_team = NULL;
