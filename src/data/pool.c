@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "core/memory.h"
 #include "core/thread.h"
@@ -33,8 +32,7 @@ typedef struct member {
 } member;
 
 int zonal__pool_workers(int workers) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (workers <= 0) workers = processors > 0 ? (int)processors : 1;
+    workers = zonal__thread_count(workers);
     return workers < MOST_WORKERS ? workers : MOST_WORKERS;
 }
 
