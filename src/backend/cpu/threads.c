@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include "backend/cpu/blas.h"
 #include "core/thread.h"
 
 #ifdef _OPENMP
@@ -91,7 +90,6 @@ static void help(team *t, int thread) {
 zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work, const void *x,
                             double *value, void *gradient, double factor) {
     zonal_status status = ZONAL_OK;
-    zonal__cpu_blas_enter();
 #ifdef _OPENMP
     if (threads > 1) {
         team t = {.turns = 0};
@@ -110,12 +108,10 @@ zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work
                 help(&t, thread);
             }
         }
-        zonal__cpu_blas_leave();
         return status;
     }
 #endif
     (void)threads;
     status = body(work, x, value, gradient, factor);
-    zonal__cpu_blas_leave();
     return status;
 }
