@@ -53,7 +53,7 @@ usage_error "--rank is for subspace, not for cone" sample cone --rank 3 --out "$
 usage_error "--angle is for cone" sample uniform --angle 3 --out "$scratch/x.npy"
 usage_error "--rank must be at most --dim" sample subspace --rank 9 --dim 4 --out "$scratch/x.npy"
 usage_error "standard output" sample uniform --out -
-usage_error "one line?" sample uniform --dim $'one line\n' --out "$scratch/x.npy"
+usage_error 'one line\x0a' sample uniform --dim $'one line\n' --out "$scratch/x.npy"
 
 nothing_written() { [[ -z $(ls -A "$scratch") ]]; }
 check "a mistake leaves no file" nothing_written

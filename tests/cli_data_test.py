@@ -186,7 +186,7 @@ def test_sources():
         done = run("data", "info", "odd")
         shutil.rmtree("odd")
         assert done.returncode == 0 and "\x1b" not in done.stdout, done.stdout
-        assert "b??[31mc" in done.stdout and "\n    ... and 3 more\n" in done.stdout
+        assert "b\\x0a\\x1b[31mc" in done.stdout and "\n    ... and 3 more\n" in done.stdout
 
     @case("info: WebP, BMP, GIF and TIFF are read, or named with their number")
     def _():

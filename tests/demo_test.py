@@ -65,7 +65,7 @@ def test_short():
             (step, round(100 * susreg[step], 1), round(100 * exact[step], 1)) for step in (2, 4)
         ], (shown, susreg, exact)
         for method in METHODS:
-            row = re.search(rf"^  \S*{method} +projector +seed 0 +(\S+)", done.stdout, re.MULTILINE)
+            row = re.search(rf"^  \S*{method} +{method} +projector +(\S+)", done.stdout, re.MULTILINE)
             assert float(row.group(1)) == round(100 * recall(method), 2)
 
     @case("the demo fails when a step fails")

@@ -105,7 +105,7 @@ def test_absurd():
     refused("a warm-up beyond all bounds", 2, "--warmup", "train", *TEXTURES, "--warmup", 1e300)
     refused("steps beyond counting", 2, "4294967295", "train", *TEXTURES, "--steps", 10**11)
     refused("epochs beyond counting", 2, "at most 4294967295", "train", "textures:disk",
-            "--texture-count", 10**9, "--batch", 2, "--epochs", 10**6)
+            "--texture-count", 2**24, "--batch", 2, "--epochs", 10**6)
     refused("a batch for which there is no memory", 1, "GiB are left; a smaller batch", "train",
             "textures:disk", "--texture-count", 10**6, "--batch", 10**6, "--side", 256, "--device",
             "cpu", "--out", "no")

@@ -119,6 +119,7 @@ def test_folder():
             "checkpoints",
             "config.toml",
             "data.txt",
+            "events",
             "log.txt",
             "metrics.jsonl",
         ]
