@@ -44,6 +44,8 @@ refused "OpenMP in math" "BLAS" src/math/a.c '#include <omp.h>'
 refused "PNG in cli" "src/data only" src/cli/a.c '#include <png.h>'
 refused "CUDA asked for in data" "src/backend only" src/data/a.c '#ifdef ZONAL_HAVE_CUDA' '#endif'
 refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/cli.h"'
+refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/cli.h"'
+refused "train knows report" "train may not know report" src/train/a.c '#include "report/run.h"'
 refused "a public header includes an internal one" "public may not know core" \
     include/zonal/a.h '#include "core/error.h"'
 refused "a public header includes POSIX" "C library" include/zonal/a.h '#include <unistd.h>'

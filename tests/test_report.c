@@ -455,7 +455,7 @@ static void test_page(void) {
         "<title>zonal: run0, run1</title>",
         "data-name=\"a &lt;kernel&gt;\"",
         "class=\"picture right\"",
-        "alt=\"&lt;2&gt;\"",
+        "alt=\"&lt;2&gt;, the same image\"",
         "Left out for run1: no &lt;weights&gt;.",
         "line 2 of metrics.jsonl is left out",
     };

@@ -12,7 +12,7 @@
 #include "core/random.h"
 
 enum { DRAWS = 4 };
-static const double most_work = 1e9; /* rows^2 x dim of a simulated batch: about a second */
+static const double most_work = 2e9; /* rows^2 x dim of a simulated batch: a few seconds */
 
 static zonal_status make_profile(const zonal_kernel_spec *given, int64_t dim,
                                  zonal__report_kernel *out) {

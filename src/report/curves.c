@@ -252,6 +252,13 @@ static double common_level(const zonal__report *report, uint32_t runs) {
     return level;
 }
 
+/* Whether it is known for all of these runs what uniform points have. */
+static int all_known(const zonal__report *report, uint32_t runs) {
+    for (int i = 0; i < report->count; i++)
+        if ((runs >> i & 1) && !isfinite(report->kernels[i].uniform)) return 0;
+    return 1;
+}
+
 static zonal_status put_discrepancies(zonal__report *report) {
     for (int family = 0; family < FAMILIES; family++) {
         panel p = {.name = "discrepancy",
@@ -262,7 +269,7 @@ static zonal_status put_discrepancies(zonal__report *report) {
                    .runs = runs_of(report, family)};
         p.level = common_level(report, p.runs);
         if (p.runs == 0) continue;
-        if (family == LOGARITHMIC) {
+        if (family == LOGARITHMIC && all_known(report, p.runs)) {
             p.title = "Distance of KL from uniform";
             p.subtitle = "0: as uniform points of a batch, 1: collapse";
             p.above = 1;

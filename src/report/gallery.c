@@ -32,9 +32,11 @@ void zonal__report_omit_examples(zonal__report *report, const char *reason) {
 
 static zonal_status put_picture(zonal__report *report, const zonal__gallery_picture *picture,
                                 int first) {
+    char alt[64];
+    snprintf(alt, sizeof alt, "%s%s", picture->caption, picture->right ? ", the same image" : "");
     zonal__file_print(report->file, first ? "<figure class=\"apart\">" : "<figure>");
     ZONAL_TRY(zonal__html_picture(report->file, &picture->image,
-                                  picture->right ? "picture right" : "picture", picture->caption));
+                                  picture->right ? "picture right" : "picture", alt));
     zonal__file_print(report->file, "<figcaption>");
     zonal__html_text(report->file, picture->caption);
     return zonal__file_print(report->file, "</figcaption></figure>\n");
