@@ -38,8 +38,9 @@ def png(level):
                 + struct.pack(">I", zlib.crc32(kind + data)))
     rows = b"".join(b"\0" + bytes((level + 3 * x * y) % 256 for x in range(SIDE))
                     for y in range(SIDE))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 0, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    head = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
+            + chunk(b"IEND", b""))
 
 
 def done_well(*arguments):
