@@ -529,7 +529,7 @@ def test_embeddings():
         assert "30 of the 90 test images" in text_of(section(less, "embeddings"))
         assert again == make_page("run", options=("--quiet", "--images", "30"))[1]
 
-    for name in ("f.npy", "p.npy", "l.npy"):
+    for name in ("f.npy", "f.csv", "p.npy", "l.npy"):
         os.remove(name)
     test_layout("run")
     clean("run", "data")
