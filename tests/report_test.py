@@ -526,7 +526,7 @@ def test_embeddings():
         less, again, _ = make_page("run", options=("--quiet", "--images", "30"))
         points = points_of(less, less.find("svg", class_="map")[0])
         assert [name for _, _, name in points] == [str(labels[i * TESTED // 30]) for i in range(30)]
-        assert "30 of the 90 test images" in text_of(section(less, "embeddings"))
+        assert "30 of 90 test images" in text_of(section(less, "embeddings"))
         assert again == make_page("run", options=("--quiet", "--images", "30"))[1]
 
     for name in ("f.npy", "f.csv", "p.npy", "l.npy"):
