@@ -54,19 +54,33 @@ sources=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'C
 mirror=$(awk -v release="$release" '$2 == release { print $1; exit }' <<<"$sources")
 [[ -n $mirror ]] || skip "apt is not configured for the release \"$release\""
 
-# Every mount is made in a namespace of its own and ends with it, so that removing a root is safe
-# and nothing else is left to be cleaned up.
+# Every mount and process inside a root belongs to a namespace of its own and ends with it, so that
+# removing a root is safe and nothing else is left to be cleaned up.
 work=$(mktemp -d)
-trap 'rm -rf --one-file-system "$work"' EXIT
+child=
+# shellcheck disable=SC2317 # called at the end
+clean_up() {
+    if [[ -n $child ]] && kill -KILL "$child" 2>/dev/null; then wait "$child" 2>/dev/null || true; fi
+    rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
+apart() { # apart <command>...: in the background, so that a signal need not wait for its end
+    local status=0
+    unshare --mount --pid --fork --kill-child "$@" </dev/null &
+    child=$!
+    wait "$child" || status=$?
+    child=
+    return "$status"
+}
 
 # ---- the bare root ----
 
 base=${ZONAL_BARE_BASE:-$work/base}
 if [[ ! -d $base ]]; then
     echo "making a bare $release"
-    if ! unshare --mount debootstrap --variant=minbase --include=git,make,ccache "$release" "$base" \
-        "$mirror" >"$work/log" 2>&1; then
+    if ! apart --mount-proc debootstrap --variant=minbase --include=git,make,ccache "$release" \
+        "$base" "$mirror" >"$work/log" 2>&1; then
         tail -n 5 "$work/log"
         skip "debootstrap failed (above); is the package mirror reachable?"
     fi
@@ -97,11 +111,11 @@ inside() { # inside <root> <command>...: with a clean environment but for how to
         if [[ -n ${!name:-} ]]; then keep+=("$name=${!name}"); fi
     done
     # shellcheck disable=SC2016 # expanded by the inner shell
-    unshare --mount --pid --fork --kill-child sh -c \
+    apart sh -c \
         'mount --bind "$1" "$2/ccache" && mount -t proc proc "$2/proc" && shift && exec chroot "$@"' \
         sh "$work/ccache" "$root" env -i -C /root/tree HOME=/root "${keep[@]}" CCACHE_DIR=/ccache \
         CMAKE_C_COMPILER_LAUNCHER=ccache PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        "$@" </dev/null
+        "$@"
 }
 
 # ---- the two orders ----

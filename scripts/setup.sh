@@ -71,7 +71,7 @@ compiler() { has cc && has make; }
 need build-essential compiler                       # the C compiler, libc's headers, make
 need cmake cmake_new_enough                         # the build, 3.25 or later
 need pkg-config has pkg-config                      # finds OpenBLAS; tries the installed zonal.pc
-need libopenblas-dev links cblas.h openblas         # matrix products of the fast CPU side
+need libopenblas-dev links cblas.h openblas         # the BLAS below LAPACK; bench/neighbours
 need liblapacke-dev links lapacke.h lapacke         # eigenvalues of covariances
 need libjpeg-dev links_image jpeglib.h jpeg         # photographs
 need libpng-dev links png.h png                     # pictures in and out

@@ -111,6 +111,9 @@ def test_means():
         make_images("others", 7)
         train("on-others", "--seed", 9, data="others")
         assert run_json("eval", "run-0", "on-others", *RETRIEVAL)["means"] == []
+        shutil.copytree("images", "moved")  # the same images elsewhere are the same data
+        train("on-moved", "--seed", 9, data="moved")
+        assert len(run_json("eval", "run-0", "on-moved", *RETRIEVAL)["means"]) == 1
         for seed in range(2):
             train(f"long-{seed}", "--seed", seed, "--checkpoint-every", 2, "--keep", 3, steps=4)
         assert len(run_json("eval", "long-0", "long-1", *RETRIEVAL)["means"]) == 1
@@ -254,6 +257,8 @@ def test_not_stored():
         (there,) = run_json("eval", "run", *KNN)["results"]
         (moved,) = run_json("eval", "second", *KNN, "--data", "images")["results"]
         assert moved["accuracy"] == there["accuracy"]
+        run_json("eval", "second", *KNN, "--data", "images", "--k", 3)  # still its own: comes first
+        assert [r["k"] for r in stored("second/eval/knn.json")] == [3, 20]
 
     @case("a run that is not finished says so")
     def _():

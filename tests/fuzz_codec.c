@@ -94,6 +94,7 @@ static const char *const names[] = {
     "cmyk_plain.jpg", "colour.png",      "grey.png",       "palette.png", "interlaced.png",
     "lossy.webp",     "lossless.webp",   "frames.webp",    "colour.bmp",  "palette.bmp",
     "grey.bmp",       "frames.gif",      "interlaced.gif", "colour.tif",  "grey.tif",
+    "jpeg.tif",
 };
 enum { NAMES = sizeof names / sizeof names[0] };
 static input good[NAMES];

@@ -468,7 +468,7 @@ def test_embeddings():
                "--projector", "16-8", "--eval", "none", "--method", "mmd-band", "--stem", "small",
                "--quiet", "--out", "run")
     assert done.returncode == 0, done.stderr
-    assert run("embed", "run", "--split", "test", "--out", "f.npy", "--projections", "p.npy",
+    assert run("embed", "run", "--split", "test", "--index", "none", "--out", "f.npy", "--projections", "p.npy",
                "--labels", "l.npy", "--quiet").returncode == 0
     features, labels = np.load("f.npy").astype(float), np.load("l.npy")
     projections = np.load("p.npy").astype(float)

@@ -147,7 +147,7 @@ static void test_threads(void) {
     check_threads(2, 2, ZONAL_FP32);
 }
 
-/* Several works at once, each with a team of its own, and BLAS's thread count shared by all. */
+/* Several works at once, each with a team of its own. */
 typedef struct runner {
     const operation_case *c;
     const void *rows;

@@ -45,7 +45,8 @@ static void check_pair(const char *common, const char *one, const char *other, c
     char text[200];
     if (!CHECK(test_folder_make(&folder))) return;
     if (read_run(&folder, base, 0, one, &a) && read_run(&folder, common, 1, other, &b)) {
-        const zonal__run_sample runs[] = {{&a, 10}, {&b, 10}};
+        const zonal__run_sample runs[] = {{.settings = &a, .step = 10},
+                                          {.settings = &b, .step = 10}};
         zonal__run_place places[2];
         zonal__run_group(2, runs, places);
         zonal__run_difference(&runs[0], &runs[1], text, sizeof text);
@@ -75,6 +76,28 @@ static void test_differences(void) {
                "a (1 and 2), b (1 and 2), c (1 and 2) and 2 more settings");
 }
 
+/* Data that has moved is the same data, if both runs have recorded it and the records agree. */
+static void test_moved_data(void) {
+    test_folder folder;
+    zonal__run_settings a, b;
+    if (!CHECK(test_folder_make(&folder))) return;
+    if (read_run(&folder, "data = \"/x\"\nlr = 1\n", 0, "", &a) &&
+        read_run(&folder, "data = \"/y\"\nlr = 1\n", 1, "", &b)) {
+        static const char *const records[][2] = {
+            {NULL, NULL}, {"1 2", NULL}, {"1 2", "1 3"}, {"1 2", "1 2"}};
+        for (int i = 0; i < 4; i++) {
+            const zonal__run_sample runs[] = {{&a, 10, records[i][0]}, {&b, 10, records[i][1]}};
+            zonal__run_place places[2];
+            zonal__run_group(2, runs, places);
+            CHECK_MSG(places[1].group == (i == 3 ? 0 : 1), "records %d", i);
+        }
+        zonal__run_settings_fini(&a);
+        zonal__run_settings_fini(&b);
+    }
+    remove(test_folder_file(&folder, "config.toml"));
+    rmdir(folder.path);
+}
+
 /* Six runs: seeds 0 and 1; seed 1 again; another rate; the first's group once more; too short. */
 static void test_places(void) {
     static const struct {
@@ -93,7 +116,7 @@ static void test_places(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     for (int i = 0; i < RUNS; i++) {
         if (!read_run(&folder, base, run[i].seed, run[i].more, &settings[i])) return;
-        samples[i] = (zonal__run_sample){&settings[i], run[i].step};
+        samples[i] = (zonal__run_sample){.settings = &settings[i], .step = run[i].step};
     }
     zonal__run_group(RUNS, samples, places);
     for (int i = 0; i < RUNS; i++)
@@ -125,11 +148,9 @@ static void test_memory(void) {
     rmdir(folder.path);
 }
 
-static const test_case tests[] = {{"settings", test_settings},
-                                  {"differences", test_differences},
-                                  {"places", test_places},
-                                  {"memory", test_memory},
-                                  {0}};
+static const test_case tests[] = {
+    {"settings", test_settings}, {"differences", test_differences}, {"moved_data", test_moved_data},
+    {"places", test_places},     {"memory", test_memory},           {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -117,7 +117,7 @@ typedef struct zonal_loss_options {
     zonal_precision precision;
     zonal_dtype dtype; /* CUDA */
     zonal_implementation implementation;
-    int threads; /* 0: all the process may use */
+    int threads; /* 0: one for each processor; more than 4 for each are not taken */
 } zonal_loss_options;
 
 /* Fills *options with the defaults of a method by name: "mmd-heat", "kl-heat", "susreg", ... (see

@@ -132,7 +132,7 @@ const zonal__backend *zonal__backend_cpu(void);
 /* CUDA's, or NULL with ZONAL_UNSUPPORTED (not built) or ZONAL_DEVICE (no device) recorded. */
 const zonal__backend *zonal__backend_cuda(void);
 
-/* The threads to use when "asked" is 0: what the process may run on; asked otherwise. */
+/* The threads to use when so many are asked for: core/thread.h. */
 int zonal__backend_threads(int asked);
 
 #endif

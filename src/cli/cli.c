@@ -12,6 +12,7 @@
 #include "core/checksum.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/thread.h"
 
 void zonal__cli_make_plain(char *text) {
     char *out = text;
@@ -123,6 +124,20 @@ static int check_arguments(const zonal__cli_usage *usage, const char *command,
     return ZONAL__EXIT_CONTINUE;
 }
 
+/* More threads than are ever taken (core/thread.h) may well be meant for another machine. */
+static void hint_at_threads(const zonal__options *options) {
+    int processors = zonal__processors();
+    for (const zonal__option *option = options->table; option->name; option++) {
+        int64_t asked;
+        if (strcmp(option->name, "threads") != 0 && strcmp(option->name, "workers") != 0) continue;
+        memcpy(&asked, (const char *)options->values + option->target, sizeof asked);
+        if (asked > zonal__thread_count(asked))
+            zonal__cli_say("hint: --%s %lld: %d are used, %d for each of %d processor%s",
+                           option->name, (long long)asked, zonal__thread_count(asked),
+                           ZONAL__THREADS_PER_PROCESSOR, processors, processors == 1 ? "" : "s");
+    }
+}
+
 int zonal__cli_parse_file(const zonal__cli_usage *usage, const zonal__option *table, void *settings,
                           int argc, char **argv, const char *file, zonal__options *options,
                           zonal__config **config) {
@@ -133,6 +148,7 @@ int zonal__cli_parse_file(const zonal__cli_usage *usage, const zonal__option *ta
         zonal__options_parse(options, argc, argv) != ZONAL_OK)
         return zonal__cli_failed();
     if (options->help) return print_help(usage, table);
+    hint_at_threads(options);
     return check_arguments(usage, command, options);
 }
 

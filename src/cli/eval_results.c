@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/file_read.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -43,6 +44,16 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
+/* What a run has recorded of its images; without that, their path decides whether they are others.
+ */
+static void read_images(zonal__eval_run *run) {
+    char path[ZONAL__TRAINING_PATH + 16];
+    size_t length;
+    snprintf(path, sizeof path, "%s/data.txt", run->name);
+    if (zonal__file_read(path, (size_t)1 << 28, &run->images, &length) != ZONAL_OK)
+        run->images = NULL;
+}
+
 static void describe_view(const zonal__training *training, char *out, size_t size) {
     zonal__preprocessing p;
     zonal__preprocessing_of_run(training, &p);
@@ -74,6 +85,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
+        read_images(run);
         snprintf(run->method, sizeof run->method, "%s", subject->training.settings.method);
     }
     results->run_count++;
@@ -82,8 +94,10 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
 
 void zonal__eval_results_fini(zonal__eval_results *results) {
     for (int64_t i = 0; i < results->count; i++) drop_result(&results->at[i]);
-    for (int i = 0; i < results->run_count; i++)
+    for (int i = 0; i < results->run_count; i++) {
         zonal__run_settings_fini(&results->runs[i].settings);
+        zonal__free(results->runs[i].images);
+    }
     zonal__free(results->runs);
     zonal__free(results->at);
     zonal__free(results->values);
@@ -101,6 +115,7 @@ void zonal__eval_results_group(zonal__eval_results *results) {
         const zonal__eval_run *run = &results->runs[i];
         const int best = strcmp(run->step_name, "best") == 0;
         samples[i] = (zonal__run_sample){.settings = &run->settings,
+                                         .images = run->images,
                                          .step = !run->is_run ? -1 - i
                                                  : best       ? 0
                                                               : run->step};

@@ -35,6 +35,7 @@ typedef struct zonal__eval_run {
     char name[ZONAL__TRAINING_PATH]; /* as it was given */
     int is_run;
     zonal__run_settings settings; /* of a run, as it was trained */
+    char *images;                 /* its data.txt; NULL: it has none */
     char method[32];              /* of a run; empty for a file */
     char weights[ZONAL__TRAINING_PATH];
     int64_t step;          /* of the weights; -1: they do not say */

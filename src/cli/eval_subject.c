@@ -118,25 +118,6 @@ static zonal_status set_option(zonal__training *training, const char *name, cons
     return zonal__options_set(&training->options, name, shown, text, ZONAL__SOURCE_FLAG);
 }
 
-/* A run remembers where its images were; what has moved since must be said. */
-static zonal_status check_there(const zonal__subject *s, const char *name, const char *path,
-                                const char *override) {
-    struct stat state;
-    if (!path || override || !s->is_run || strncmp(path, "textures:", 9) == 0) return ZONAL_OK;
-    if (stat(path, &state) == 0) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_IO,
-                      "the run %s was trained with %s, which is not there (%s); say where it is "
-                      "now with --%s",
-                      s->name, path, strerror(errno), name);
-}
-
-static zonal_status open_images(zonal__subject *s, const zonal__subject_settings *settings) {
-    const zonal__train_settings *t = &s->training.settings;
-    ZONAL_TRY(check_there(s, "data", t->data, settings->overrides[0]));
-    ZONAL_TRY(check_there(s, "class-list", t->source.class_list, settings->overrides[5]));
-    return zonal__training_open_views(&s->training);
-}
-
 static const char *override_of(const zonal__subject_settings *settings, const char *name) {
     for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
         if (strcmp(zonal__subject_overrides[i], name) == 0) return settings->overrides[i];
@@ -192,8 +173,8 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));
     ZONAL_TRY(set_option(t, "channels", s->model->spec.channels == 1 ? "1" : "3"));
-    s->own_data = s->is_run && !settings->overrides[0];
-    return open_images(s, settings);
+    if (s->is_run) ZONAL_TRY(zonal__training_check_place(t, s->name));
+    return zonal__training_open_views(t);
 }
 
 /* How far a run is that will go on. */
@@ -204,13 +185,23 @@ static void say_unfinished(const zonal__subject *s) {
                    (long long)s->step, (long long)total);
 }
 
-/* Images that are to be those of the run: other ones would have trained another network. */
-static zonal_status check_data(const zonal__subject *s, const zonal__subject_settings *settings) {
-    static const int of_data[] = {0, 5, 6, 7, 8, 9, 10}; /* the overrides that choose others */
+/* Images that are to be those of the run: other ones would have trained another network. Those that
+ * were asked for by name are the run's own if they are what it has recorded: they have moved. */
+static zonal_status check_data(zonal__subject *s, const zonal__subject_settings *settings) {
+    static const int of_place[] = {0, 5}, of_parts[] = {6, 7, 8, 9, 10}; /* the overrides */
     zonal__data_changes changes;
-    for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
-        if (settings->overrides[of_data[i]]) return ZONAL_OK;
+    int elsewhere = 0;
+    for (size_t i = 0; i < sizeof of_parts / sizeof of_parts[0]; i++)
+        if (settings->overrides[of_parts[i]]) return ZONAL_OK;
     if (!s->is_run) return ZONAL_OK;
+    for (size_t i = 0; i < sizeof of_place / sizeof of_place[0]; i++)
+        elsewhere |= settings->overrides[of_place[i]] != NULL;
+    if (elsewhere) {
+        s->own_data = zonal__training_check_data(&s->training, s->name, &changes) == ZONAL_OK &&
+                      changes.recorded && !changes.changed;
+        return ZONAL_OK;
+    }
+    s->own_data = 1;
     ZONAL_TRY(zonal__training_check_data(&s->training, s->name, &changes));
     if (!changes.changed) return ZONAL_OK;
     if (settings->changed_data == ZONAL__CHANGED_REFUSE)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/thread.h"
 
 static const struct command {
     const char *name, *summary;
@@ -92,23 +94,68 @@ static int run(int argc, char **argv) {
 
 /* ---- the surroundings ------------------------------------------------------------------------ */
 
-/* A network is thousands of short parallel loops, between which OpenMP's threads spin. On
+/* Libraries read their settings before main, so the program begins once more with those that it
+ * wants, unless the user has chosen. What is set is set for good: it does not begin a third time.
+ *
+ * A network is thousands of short parallel loops, between which OpenMP's threads spin. On
  * processors that others use as well they spin away each other's time: training took ten times as
- * long. Threads that sleep instead cost nothing that could be measured on two cores. OpenMP reads
- * its settings before main, so the program begins once more, unless the user has chosen. */
-static void let_threads_sleep(int argc, char **argv) {
-    static const char *const network_commands[] = {"train", "eval", "embed", "report"};
+ * long. Threads that sleep instead cost nothing that could be measured on two cores.
+ *
+ * OpenBLAS, below LAPACK, starts a thread for each processor, and each takes 128 MiB of addresses
+ * or, where they are limited (ulimit -v), asks for them for ever. One thread is all that is used.
+ */
+static void begin_again(char **argv) {
     char program[PATH_MAX];
-    ssize_t length;
-    int runs_networks = 0;
-    for (size_t i = 0; i < sizeof network_commands / sizeof network_commands[0]; i++)
-        if (argc > 1 && strcmp(network_commands[i], argv[1]) == 0) runs_networks = 1;
-    if (!runs_networks || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0 || setenv("OMP_WAIT_POLICY", "PASSIVE", 1) != 0) return;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) return;
     program[length] = '\0';
     execv(program, argv); /* comes back on failure only: then it is slower, no more */
 }
+
+static int runs_networks(const char *command) {
+    static const char *const network_commands[] = {"train", "eval", "embed", "report"};
+    for (size_t i = 0; i < sizeof network_commands / sizeof network_commands[0]; i++)
+        if (strcmp(network_commands[i], command) == 0) return 1;
+    return 0;
+}
+
+static int addresses_limited(struct rlimit *limit) {
+    return getrlimit(RLIMIT_AS, limit) == 0 && limit->rlim_cur != RLIM_INFINITY;
+}
+
+static void choose_for_libraries(int argc, char **argv) {
+    struct rlimit limit;
+    int sleep = argc > 1 && runs_networks(argv[1]) && !getenv("OMP_WAIT_POLICY") &&
+                !getenv("GOMP_SPINCOUNT");
+    int alone = addresses_limited(&limit) && !getenv("OPENBLAS_NUM_THREADS");
+    if (sleep && setenv("OMP_WAIT_POLICY", "PASSIVE", 1) != 0) return;
+    if (alone && setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0) return;
+    if (sleep || alone) begin_again(argv);
+}
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) /* which needs to come first itself */
+/* OpenBLAS ends the program by a SIGINT, before main, where its threads find no room for their
+ * stacks. This runs before it is initialised. */
+static void check_addresses(int argc, char **argv, char **environment) {
+    enum { LEAST = 128 << 20, FOR_PROCESSOR = 16 << 20 };
+    char text[200];
+    struct rlimit limit;
+    rlim_t least = LEAST + (rlim_t)zonal__processors() * FOR_PROCESSOR;
+    (void)argc, (void)argv, (void)environment;
+    if (!addresses_limited(&limit) || limit.rlim_cur >= least) return;
+    int length =
+        snprintf(text, sizeof text,
+                 "zonal: memory is limited to %llu MiB (ulimit -v), and the libraries "
+                 "alone take %llu here; raise the limit\n",
+                 (unsigned long long)limit.rlim_cur >> 20, (unsigned long long)least >> 20);
+    if (write(STDERR_FILENO, text, (size_t)length) < 0) _exit(ZONAL__EXIT_FAILED);
+    _exit(ZONAL__EXIT_FAILED);
+}
+
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_libraries)(int, char **,
+                                                            char **) = check_addresses;
+#endif
 
 static void stop(int signal_number) {
     zonal__file_abandon_all();
@@ -161,7 +208,7 @@ static int finish_output(int status) {
 }
 
 int main(int argc, char **argv) {
-    let_threads_sleep(argc, argv);
+    choose_for_libraries(argc, argv);
     prepare_streams();
     prepare_signals();
     return finish_output(run(argc, argv));

@@ -62,7 +62,7 @@ static void ask_to_stop(int signal_number) {
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = ask_to_stop};
+    struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     someone_watches = isatty(STDERR_FILENO);
     for (int i = 0; i < STOP_SIGNALS; i++)
@@ -210,7 +210,9 @@ static zonal_status save(job *j) {
     return ZONAL_OK;
 }
 
-static zonal_status after_step(job *j, int stopping) {
+/* Whether to stop is asked once, after all that takes long and before the checkpoint: an end never
+ * goes without one. */
+static zonal_status after_step(job *j, int *stopping) {
     const zonal__train_settings *s = &j->training->settings;
     int64_t step = zonal__trainer_steps_done(j->trainer);
     int last = step == j->training->trainer.schedule.total;
@@ -218,7 +220,8 @@ static zonal_status after_step(job *j, int stopping) {
     if (step % s->log_every == 0 || last) ZONAL_TRY(log_step(j));
     if (j->training->online.protocol != ZONAL__ONLINE_NONE && (step % s->eval_every == 0 || last))
         ZONAL_TRY(evaluate(j));
-    if (step % s->checkpoint_every == 0 || last || stopping || j->score > j->folder.best)
+    *stopping = stop_asked != 0;
+    if (step % s->checkpoint_every == 0 || last || *stopping || j->score > j->folder.best)
         return save(j);
     return ZONAL_OK;
 }
@@ -262,8 +265,7 @@ static zonal_status make_steps(job *j) {
     while ((step = zonal__trainer_steps_done(j->trainer)) < total && !stopping) {
         ZONAL_TRY(zonal__trainer_step(j->trainer));
         tell_estimate(j, step + 1);
-        stopping = stop_asked != 0; /* read once, so that an end never goes without a checkpoint */
-        ZONAL_TRY(after_step(j, stopping));
+        ZONAL_TRY(after_step(j, &stopping));
         zonal__progress_update(&j->print.bar, step + 1);
     }
     if (step < total)
@@ -384,9 +386,9 @@ static zonal_status train(job *j) {
     if (!t->settings.resume) ZONAL_TRY(zonal__train_init(t, j->trainer, j->init));
     size *= zonal__trainer_model(j->trainer)->graph.projection_dim;
     ZONAL_TRY(ZONAL_NEW(&j->projections, size, "the projections for the meter"));
-    ZONAL_TRY(begin(j));
     catch_signals();
-    zonal_status status = make_steps(j);
+    zonal_status status = begin(j);
+    if (status == ZONAL_OK) status = make_steps(j);
     release_signals();
     if (status == ZONAL_NUMERIC) {
         zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */

@@ -70,7 +70,7 @@ void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
 
 void zonal__train_print_failure(zonal__train_print *print) {
     zonal__progress_end(&print->bar);
-    put_in_log(print, zonal_last_error()->message);
+    put_in_log(print, zonal__cli_plain(zonal_last_error()->message).text);
 }
 
 static void take_log_line(void *context, const char *line) {

@@ -87,6 +87,10 @@ void zonal__training_normalisation(const zonal__training *training, float mean[3
 /* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
 zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);
 
+/* Whether there is something where the images of a run's configuration are said to be; ZONAL_IO,
+ * with the remedy, if not. */
+zonal_status zonal__training_check_place(const zonal__training *training, const char *run);
+
 /* Compares the images of a configuration that was read, before zonal__training_open, with those
  * that the run in this folder has recorded. ZONAL_IO for images that are no longer where they were.
  */

@@ -45,7 +45,7 @@ zonal_status zonal__training_record(const zonal__training *t, zonal__data_record
     return status;
 }
 
-static zonal_status check_place(const zonal__training *t, const char *run) {
+zonal_status zonal__training_check_place(const zonal__training *t, const char *run) {
     const char *path = t->settings.data;
     if (!path || strncmp(path, "textures:", 9) == 0 || access(path, F_OK) == 0) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
@@ -60,7 +60,7 @@ zonal_status zonal__training_check_data(const zonal__training *t, const char *ru
     int count;
     zonal_status status;
     *changes = (zonal__data_changes){0};
-    ZONAL_TRY(check_place(t, run));
+    ZONAL_TRY(zonal__training_check_place(t, run));
     ZONAL_TRY(open_parts(t, parts, &count));
     status = zonal__run_folder_check_data(run, parts, count, changes);
     close_parts(parts, count);

@@ -251,10 +251,12 @@ static zonal_status run_batch(experiment *e, int index) {
 
 static zonal_status run_all(experiment *e) {
     zonal_status status = ZONAL_OK;
-    int64_t total = 0;
+    double total = 0, most = 9e18; /* what 64 bits hold; the largest options would take ages */
     for (int i = 0; i < e->batches; i++)
-        total += 2 * e->settings->replicates * e->slices[e->counts - 1] * e->batch[i].rows;
-    zonal__progress_begin(&e->progress, "measuring", total, e->settings->quiet);
+        total += 2. * (double)e->settings->replicates * (double)e->slices[e->counts - 1] *
+                 (double)e->batch[i].rows;
+    zonal__progress_begin(&e->progress, "measuring", (int64_t)fmin(total, most),
+                          e->settings->quiet);
     for (int i = 0; i < e->batches && status == ZONAL_OK; i++) status = run_batch(e, i);
     zonal__progress_end(&e->progress);
     return status;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 #include "data/order.h"
 #include "data/pool.h"
 
@@ -352,7 +353,7 @@ static zonal_status make_worker(zonal__loader *l, worker *w) {
         spec.threads = 1;
         ZONAL_TRY(l->table->create(&spec, &w->engine[g]));
     }
-    if (pthread_create(&w->thread, NULL, run_worker, w) != 0)
+    if (zonal__thread_start(&w->thread, run_worker, w) != 0)
         return ZONAL_FAIL(ZONAL_MEMORY,
                           "a worker thread cannot be started; ask for fewer workers "
                           "than %d",

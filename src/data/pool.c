@@ -3,9 +3,9 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 
 enum { MOST_WORKERS = 256 };
 
@@ -32,8 +32,7 @@ typedef struct member {
 } member;
 
 int zonal__pool_workers(int workers) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (workers <= 0) workers = processors > 0 ? (int)processors : 1;
+    workers = zonal__thread_count(workers);
     return workers < MOST_WORKERS ? workers : MOST_WORKERS;
 }
 
@@ -86,7 +85,7 @@ static zonal_status run(pool *p, member *members, int workers) {
     pthread_cond_init(&p->ready, NULL);
     for (; started < workers; started++) {
         members[started] = (member){.pool = p, .number = started};
-        if (pthread_create(&members[started].thread, NULL, work, &members[started]) != 0) break;
+        if (zonal__thread_start(&members[started].thread, work, &members[started]) != 0) break;
     }
     if (started > 0)
         status = use_all(p);

@@ -20,7 +20,7 @@ typedef struct zonal__pool_task {
     zonal_status (*use)(void *context, int64_t i, zonal_status made, const zonal__image *image);
 } zonal__pool_task;
 
-/* How many workers there are when "workers" are asked for; 0: as many as there are processors. */
+/* How many workers there are when "workers" are asked for: as core/thread.h has it, at most 256. */
 int zonal__pool_workers(int workers);
 
 /* Runs the task over count pictures. Returns the first status of use that is not ZONAL_OK, having

@@ -121,17 +121,23 @@ static double draw_lot(const zonal__source *source, int64_t index, uint64_t seed
     return ldexp((double)(((uint64_t)words[1] << 32 | words[0]) >> 11), -53);
 }
 
-/* Gives a class that has nothing of a part the lowest lot of those for training. */
+/* Gives a class that has nothing of a part one image of the part that has most: for training the
+ * highest lot, otherwise the lowest, and only if that part keeps another. */
 static void spare_one(const lots *l, const int64_t *member, int64_t n, zonal__split part) {
-    int64_t training = 0, lowest = -1;
+    int64_t count[ZONAL__SPLIT_TEST + 1] = {0}, chosen = -1;
+    int donor = ZONAL__SPLIT_TRAIN;
+    for (int64_t i = 0; i < n; i++) count[l->split[member[i]]]++;
+    for (int s = ZONAL__SPLIT_TRAIN; s <= ZONAL__SPLIT_TEST; s++)
+        if (count[s] > count[donor]) donor = s;
+    if (count[part] > 0 || count[donor] < (part == ZONAL__SPLIT_TRAIN ? 1 : 2)) return;
     for (int64_t i = 0; i < n; i++) {
         int64_t image = member[i];
-        if (l->split[image] == part) return;
-        if (l->split[image] != ZONAL__SPLIT_TRAIN) continue;
-        training++;
-        if (lowest < 0 || l->lot[image] < l->lot[lowest]) lowest = image;
+        if (l->split[image] != donor) continue;
+        if (chosen < 0 || (part == ZONAL__SPLIT_TRAIN ? l->lot[image] > l->lot[chosen]
+                                                      : l->lot[image] < l->lot[chosen]))
+            chosen = image;
     }
-    if (training > 1) l->split[lowest] = (uint8_t)part;
+    l->split[chosen] = (uint8_t)part;
 }
 
 static void divide(const zonal__source *source, const grouping *group, double val, double test,
@@ -146,6 +152,7 @@ static void divide(const zonal__source *source, const grouping *group, double va
     for (int c = 0; c < classes; c++) {
         const int64_t *member = group->member + group->begin[c];
         int64_t n = group->begin[c + 1] - group->begin[c];
+        if (val + test < 1) spare_one(l, member, n, ZONAL__SPLIT_TRAIN);
         if (val > 0) spare_one(l, member, n, ZONAL__SPLIT_VAL);
         if (test > 0) spare_one(l, member, n, ZONAL__SPLIT_TEST);
     }

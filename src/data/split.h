@@ -7,10 +7,11 @@
  * above for training. So images that are added or removed move no other, and a class has about its
  * share of each.
  *
- * A class whose images all drew otherwise still has one image of either part: where none is for
- * validation, the lowest lot among those for training is taken, then likewise for the test, as long
- * as another remains for training. Only such an image can move when its class changes, and in
- * classes of more than 10 / share images there is hardly ever one.
+ * A class whose images all drew otherwise still has one image of each part whose share is not 0, as
+ * far as it has enough: training first, then validation, then the test take one image from the part
+ * that has most (for training the highest lot, otherwise the lowest, and only from a part that
+ * keeps another). Only such an image can move when its class changes, and in classes of more than
+ * 10 / share images there is hardly ever one.
  *
  * zonal__split_choose, declared in source.h, is for rows without names, where the shares are exact.
  */

@@ -54,7 +54,7 @@ zonal_status zonal__webp_decode(const zonal__encoded *in, zonal__image *image) {
     if (config.input.width != in->info.width || config.input.height != in->info.height)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s is a WebP of %d x %d pixels whose first frame has %d x %d; save it "
-                          "again as one picture",
+                          "again as one image",
                           in->name, in->info.width, in->info.height, config.input.width,
                           config.input.height);
     ZONAL_TRY(zonal__image_shape(image, in->info.width, in->info.height, 3));

@@ -83,21 +83,28 @@ static int equal(const char *x, const char *y) {
     return x && y ? strcmp(x, y) == 0 : x == y;
 }
 
+/* Where the same images lie is no difference. */
+static int is_path_of_images(const char *key) {
+    return strcmp(key, "data") == 0 || strcmp(key, "class-list") == 0;
+}
+
 /* Visits the keys of a and then those that b alone has: the i-th of them in which they differ. */
-static const char *difference(const zonal__run_settings *a, const zonal__run_settings *b,
-                              int64_t i) {
+static const char *difference(const zonal__run_sample *p, const zonal__run_sample *q, int64_t i) {
+    const zonal__run_settings *a = p->settings, *b = q->settings;
+    const int same_images = p->images && q->images && strcmp(p->images, q->images) == 0;
     for (int64_t k = 0; k < a->count + b->count; k++) {
         const int second = k >= a->count;
         const char *key = second ? b->at[k - a->count].key : a->at[k].key;
         const char *x = zonal__run_settings_of(a, key), *y = zonal__run_settings_of(b, key);
         if ((second && x) || !zonal__run_setting_counts(key) || equal(x, y)) continue;
+        if (same_images && is_path_of_images(key)) continue;
         if (i-- == 0) return key;
     }
     return NULL;
 }
 
 static int are_samples_of_one(const zonal__run_sample *a, const zonal__run_sample *b) {
-    return a->step == b->step && !difference(a->settings, b->settings, 0);
+    return a->step == b->step && !difference(a, b, 0);
 }
 
 void zonal__run_group(int64_t count, const zonal__run_sample *runs, zonal__run_place *places) {
@@ -131,7 +138,7 @@ void zonal__run_difference(const zonal__run_sample *a, const zonal__run_sample *
     size_t used = 0;
     int64_t count = 0;
     out[0] = '\0';
-    for (; (key = difference(a->settings, b->settings, count)); count++) {
+    for (; (key = difference(a, b, count)); count++) {
         const char *x = zonal__run_settings_of(a->settings, key);
         const char *y = zonal__run_settings_of(b->settings, key);
         if (count >= MOST_NAMED) continue;

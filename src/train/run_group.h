@@ -10,9 +10,10 @@
  *
  * The configuration decides, never the name of the method. A key counts unless it only says how
  * fast, where or how often something is reported: zonal__run_setting_counts lists those. The path
- * of the data counts, because other data is another experiment. A key that one of two runs does
- * not have counts as a difference. So does the number of steps that were done: a run that is not
- * finished is no sample of the finished ones.
+ * of the data counts, because other data is another experiment, unless both runs have recorded
+ * their images (RUN/data.txt) and the records are the same: then the data has merely moved. A key
+ * that one of two runs does not have counts as a difference. So does the number of steps that were
+ * done: a run that is not finished is no sample of the finished ones.
  */
 #ifndef ZONAL_TRAIN_RUN_GROUP_H
 #define ZONAL_TRAIN_RUN_GROUP_H
@@ -50,7 +51,8 @@ int zonal__run_setting_counts(const char *key);
 
 typedef struct zonal__run_sample {
     const zonal__run_settings *settings;
-    int64_t step; /* how many were done; the same number in all runs where it plays no part */
+    int64_t step;       /* how many were done; the same number in all runs where it plays no part */
+    const char *images; /* the text of RUN/data.txt; NULL: there is none */
 } zonal__run_sample;
 
 typedef struct zonal__run_place {

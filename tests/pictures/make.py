@@ -120,6 +120,7 @@ def main():
     other("frames.gif", picture, save_all=True, append_images=[ImageChops.invert(picture)])
     other("interlaced.gif", picture, interlace=1)
     other("colour.tif", picture, compression="tiff_lzw")
+    other("jpeg.tif", picture, compression="jpeg", quality=95)
     other("grey.tif", grey, compression="tiff_adobe_deflate")
 
 

@@ -1,8 +1,7 @@
-/* Part of kernels_template.h: a matrix product of our own, for the layers and for where there is no
- * good BLAS. The second factor is packed into panels of GEMM_COLS columns, zeros for those that are
- * missing, and GEMM_ROWS rows of C at a time are kept in registers. An element of C is the same sum
- * wherever it lies and however many rows and columns there are: products in order, by parts of
- * GEMM_DEEP. */
+/* Part of kernels_template.h: the matrix product. The second factor is packed into panels of
+ * GEMM_COLS columns, zeros for those that are missing, and GEMM_ROWS rows of C at a time are kept
+ * in registers. An element of C is the same sum wherever it lies and however many rows and columns
+ * there are: products in order, by parts of GEMM_DEEP. */
 #define WIDE      ((int64_t)(VECTOR / sizeof(REAL)))
 #define GEMM_COLS (2 * WIDE)
 #define GEMM_DEEP 256

@@ -1,5 +1,5 @@
-/* Part of kernels_template.h: what happens to a tile of products between the two BLAS calls. Each
- * row is worked on in buffers of double that stay in the first-level cache. */
+/* Part of kernels_template.h: what happens to a tile of products between the two matrix products.
+ * Each row is worked on in buffers of double that stay in the first-level cache. */
 #define BUFFER(name) double name[ZONAL__TILE_MAX] __attribute__((aligned(64)))
 
 /* The cosines of row r, columns "first" on; returns how many. NaN is kept: it fails both tests. */

@@ -14,8 +14,8 @@
  */
 #include <string.h>
 
-#include "backend/cpu/blas.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/second_moment.h"
 #include "backend/cpu/threads.h"

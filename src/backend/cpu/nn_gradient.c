@@ -69,28 +69,25 @@ static void plan_gradient(zonal__product_layer *layer) {
     plan->parts = zonal__ceil_div(pixels, plan->part_rows);
 }
 
-static void at_least(size_t *bytes, int64_t a, int64_t b, size_t size) {
-    size_t wanted = (size_t)a * (size_t)b * size;
-    if (*bytes < wanted) *bytes = wanted;
-}
-
-zonal_status zonal__gradient_prepare(zonal__product_layer *layer, zonal__product_bytes *bytes) {
+int64_t zonal__gradient_prepare(zonal__product_layer *layer) {
     zonal__gradient_plan *plan = &layer->gradient;
+    zonal__product_bytes *bytes = &layer->bytes;
     int64_t width, cols;
     plan_gradient(layer);
     width = zonal__amx_round_up(plan->lines * line_width(layer));
     cols = zonal__amx_round_up(plan->cols);
     if (layer->way == ZONAL__WAY_AMX) {
-        at_least(&bytes->patches, plan->rows + 2, width, sizeof(uint16_t));
-        at_least(&bytes->gradient, cols, transposed_width(plan), sizeof(uint16_t));
+        zonal__want_bytes(&bytes->patches, plan->rows + 2, width, sizeof(uint16_t));
+        zonal__want_bytes(&bytes->gradient, cols, transposed_width(plan), sizeof(uint16_t));
     } else {
-        at_least(&bytes->patches, plan->rows, width, sizeof(float));
+        zonal__want_bytes(&bytes->patches, plan->rows, width, sizeof(float));
         if (zonal__is_bf16(&layer->base))
-            at_least(&bytes->gradient, plan->rows, cols, sizeof(float));
+            zonal__want_bytes(&bytes->gradient, plan->rows, cols, sizeof(float));
     }
-    at_least(&bytes->result, cols, width, sizeof(float));
-    if (plan->parts == 1) return ZONAL_OK;
-    return ZONAL_NEW(&plan->sums, plan->parts * weights_of(layer), "a layer's partial gradients");
+    zonal__want_bytes(&bytes->result, cols, width, sizeof(float));
+    if (plan->parts > 1)
+        zonal__want_bytes(&bytes->sums, plan->parts, weights_of(layer), sizeof(float));
+    return plan->parts * plan->groups * plan->col_blocks;
 }
 
 /* ---- by tiles -------------------------------------------------------------------------------- */
@@ -195,12 +192,12 @@ static void gradient_of_turn(void *context, int64_t number, int thread) {
     const gradient_run *run = context;
     const zonal__product_layer *layer = run->layer;
     const zonal__gradient_plan *plan = &layer->gradient;
-    const zonal__product_scratch *scratch = &layer->scratch[thread];
+    zonal__product_scratch own = zonal__product_scratch_of(layer, thread), *scratch = &own;
     gradient_turn turn = turn_of(layer, number);
     int64_t width = zonal__amx_round_up(turn.width), cols = zonal__amx_round_up(turn.cols);
     int64_t depth = zonal__grid_depth(&layer->forward, layer->forward.grid);
-    float *out = plan->sums ? plan->sums + turn.part * weights_of(layer) : run->arrays->dweight;
-    int add = !plan->sums && run->arrays->accumulate;
+    int whole = plan->parts == 1, add = whole && run->arrays->accumulate;
+    float *out = whole ? run->arrays->dweight : layer->sums + turn.part * weights_of(layer);
     memset(scratch->result, 0, (size_t)(cols * width) * sizeof(float));
     for (int64_t row = turn.row; row < turn.end; row += plan->rows) {
         int64_t count = zonal__least(turn.end - row, plan->rows);
@@ -225,7 +222,7 @@ static void add_parts(void *context, int64_t number, int thread) {
     (void)thread;
     if (!run->arrays->accumulate) memset(out, 0, (size_t)count * sizeof *out);
     for (int64_t p = 0; p < plan->parts; p++) {
-        const float *part = plan->sums + p * all + first;
+        const float *part = run->layer->sums + p * all + first;
         for (int64_t i = 0; i < count; i++) out[i] += part[i];
     }
 }
@@ -245,7 +242,7 @@ void zonal__gradient_run(zonal__product_layer *layer, const zonal__layer_arrays 
     const zonal__gradient_plan *plan = &layer->gradient;
     gradient_run run = {layer, arrays};
     zonal__cpu_parallel(plan->parts * plan->groups * plan->col_blocks, gradient_of_turn, &run);
-    if (plan->sums)
+    if (plan->parts > 1)
         zonal__cpu_parallel(zonal__ceil_div(weights_of(layer), SUM_BLOCK), add_parts, &run);
     if (layer->base.spec.bias) zonal__cpu_parallel(layer->base.out_channels, add_bias, &run);
 }

@@ -186,6 +186,7 @@ static zonal_status prepare_norm(zonal__layer *layer) {
     norm->slab_rows = slab_rows_of(channels);
     norm->block_rows = BLOCK / channels < 1 ? 1 : BLOCK / channels;
     norm->blocks = (norm->rows + norm->block_rows - 1) / norm->block_rows;
+    if (layer->threads > norm->blocks) layer->threads = (int)norm->blocks;
     ZONAL_TRY(ZONAL_NEW(&norm->part, norm->blocks * 2 * channels, "a norm's sums"));
     ZONAL_TRY(ZONAL_NEW(&norm->factor, 4 * channels, "a norm's factors"));
     norm->inference_mean = norm->factor + channels;

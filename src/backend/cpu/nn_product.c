@@ -207,14 +207,14 @@ ZONAL__CLONES static void store_row(int64_t n, const float *result, const float 
 static void product_turn(void *context, int64_t turn, int thread) {
     const product_run *run = context;
     const zonal__layer *layer = &run->layer->base;
-    const zonal__product_scratch *scratch = &run->layer->scratch[thread];
+    zonal__product_scratch scratch = zonal__product_scratch_of(run->layer, thread);
     int64_t row = turn / run->col_blocks * run->rows, col = turn % run->col_blocks * run->cols;
     int64_t rows = zonal__least(run->pixels - row, run->rows);
     int64_t columns = run->patches->target_channels;
     int64_t cols = zonal__least(columns - col, run->cols), ld = zonal__amx_round_up(run->cols);
     int bf16 = zonal__is_bf16(layer), in_place = !bf16 && run->patches->step == 1;
-    const void *patches = scratch->patches;
-    float *result = scratch->result;
+    const void *patches = scratch.patches;
+    float *result = scratch.result;
     if (in_place) {
         result = (float *)run->target + row * columns + col;
         ld = columns;
@@ -222,7 +222,7 @@ static void product_turn(void *context, int64_t turn, int thread) {
     if (gathered_already(run))
         patches = (const float *)run->source + row * run->depth;
     else
-        gather_rows(run, row, rows, scratch->patches);
+        gather_rows(run, row, rows, scratch.patches);
     multiply(run, patches, rows, col, cols, result, ld);
     for (int64_t m = 0; m < rows; m++) {
         int64_t at = zonal__patch_target(run->patches, run->grid, row + m) + col;
@@ -265,68 +265,72 @@ static void run_direction(const zonal__product_layer *layer, int back, const voi
 
 static void release(zonal__layer *base) {
     zonal__product_layer *layer = (zonal__product_layer *)base;
-    for (int t = 0; layer->scratch && t < base->threads; t++) {
-        zonal__free(layer->scratch[t].patches);
-        zonal__free(layer->scratch[t].gradient);
-        zonal__free(layer->scratch[t].result);
-    }
-    zonal__free(layer->scratch);
-    zonal__free(layer->packed);
-    zonal__free(layer->gradient.sums);
     zonal__patches_fini(&layer->forward);
     zonal__patches_fini(&layer->back);
 }
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-/* Raises *bytes and *packed to what the products of one direction need. */
-static void measure_direction(const zonal__product_layer *layer, const zonal__patches *patches,
-                              int back, zonal__product_bytes *bytes, size_t *packed) {
+/* Raises layer->bytes to what the products of one direction need; returns the turns of its longest
+ * loop. */
+static int64_t prepare_direction(zonal__product_layer *layer, const zonal__patches *patches,
+                                 int back) {
+    zonal__product_bytes *bytes = &layer->bytes;
     size_t size = layer->way == ZONAL__WAY_AMX ? 2 : 4;
+    int64_t most = zonal__ceil_div(patches->target_channels, panel_cols(layer));
     for (int g = 0; g < patches->grids; g++) {
         product_run run = {.back = back};
         plan_grid(layer, patches, &patches->grid[g], &run);
-        size_t depth = (size_t)zonal__amx_round_up(run.depth);
-        if (!gathered_already(&run))
-            bytes->patches = larger(bytes->patches, (size_t)(run.rows * run.width) * size);
+        if (!gathered_already(&run)) zonal__want_bytes(&bytes->patches, run.rows, run.width, size);
         if (zonal__is_bf16(&layer->base) || patches->step != 1)
-            bytes->result =
-                larger(bytes->result, (size_t)(run.rows * zonal__amx_round_up(run.cols)) * 4);
-        *packed =
-            larger(*packed, (size_t)zonal__amx_round_up(patches->target_channels) * depth * size);
+            zonal__want_bytes(&bytes->result, run.rows, zonal__amx_round_up(run.cols), 4);
+        zonal__want_bytes(&bytes->packed, zonal__amx_round_up(patches->target_channels),
+                          zonal__amx_round_up(run.depth), size);
+        most = zonal__most(most, zonal__ceil_div(run.pixels, run.rows) * run.col_blocks);
     }
+    return most;
 }
 
+/* A thread without a turn would only want scratch. */
 static zonal_status prepare(zonal__layer *base) {
     zonal__product_layer *layer = (zonal__product_layer *)base;
-    zonal__product_bytes bytes = {0};
-    size_t packed = 0;
+    int64_t turns;
     layer->way = way_of(zonal__is_bf16(base));
     layer->kernels = zonal__cpu_kernels_get(ZONAL_FP32);
     ZONAL_TRY(zonal__patches_forward(base, &layer->forward));
-    measure_direction(layer, &layer->forward, 0, &bytes, &packed);
+    turns = prepare_direction(layer, &layer->forward, 0);
     if (!base->spec.forward_only) {
         ZONAL_TRY(zonal__patches_backward(base, &layer->back));
-        measure_direction(layer, &layer->back, 1, &bytes, &packed);
-        ZONAL_TRY(zonal__gradient_prepare(layer, &bytes));
+        turns = zonal__most(turns, prepare_direction(layer, &layer->back, 1));
+        turns = zonal__most(turns, zonal__gradient_prepare(layer));
     }
-    ZONAL_TRY(zonal__alloc((int64_t)packed, 1, "a layer's packed weights", &layer->packed));
-    ZONAL_TRY(ZONAL_NEW(&layer->scratch, base->threads, "a layer's scratch"));
-    for (int t = 0; t < base->threads; t++) {
-        zonal__product_scratch *own = &layer->scratch[t];
-        const char *what = "a layer's scratch";
-        ZONAL_TRY(zonal__alloc((int64_t)bytes.patches, 1, what, &own->patches));
-        ZONAL_TRY(zonal__alloc((int64_t)bytes.gradient, 1, what, &own->gradient));
-        ZONAL_TRY(zonal__alloc((int64_t)bytes.result, 1, what, (void **)&own->result));
-    }
+    base->threads = (int)zonal__least(base->threads, turns);
     return ZONAL_OK;
+}
+
+static size_t bytes_of_thread(const zonal__product_layer *layer) {
+    return layer->bytes.patches + layer->bytes.gradient + layer->bytes.result;
+}
+
+static size_t scratch_bytes(const zonal__layer *base) {
+    const zonal__product_layer *layer = (const zonal__product_layer *)base;
+    return layer->bytes.packed + layer->bytes.sums + (size_t)base->threads * bytes_of_thread(layer);
+}
+
+static void lay_out_scratch(zonal__product_layer *layer, char *scratch) {
+    layer->packed = scratch;
+    layer->sums = (float *)(scratch + layer->bytes.packed);
+    layer->threads = scratch + layer->bytes.packed + layer->bytes.sums;
+}
+
+zonal__product_scratch zonal__product_scratch_of(const zonal__product_layer *layer, int thread) {
+    char *own = layer->threads + (size_t)thread * bytes_of_thread(layer);
+    char *gradient = own + layer->bytes.patches;
+    return (zonal__product_scratch){own, gradient, (float *)(gradient + layer->bytes.gradient)};
 }
 
 static zonal_status forward(zonal__layer *base, const zonal__layer_arrays *arrays, int training) {
     zonal__product_layer *layer = (zonal__product_layer *)base;
     (void)training;
+    lay_out_scratch(layer, arrays->scratch);
     run_direction(layer, 0, arrays->x, arrays->weight, base->spec.bias ? arrays->bias : NULL,
                   arrays->y);
     return ZONAL_OK;
@@ -334,6 +338,7 @@ static zonal_status forward(zonal__layer *base, const zonal__layer_arrays *array
 
 static zonal_status backward(zonal__layer *base, const zonal__layer_arrays *arrays) {
     zonal__product_layer *layer = (zonal__product_layer *)base;
+    lay_out_scratch(layer, arrays->scratch);
     if (arrays->dx) run_direction(layer, 1, arrays->dy, arrays->weight, NULL, arrays->dx);
     zonal__gradient_run(layer, arrays);
     return ZONAL_OK;
@@ -342,5 +347,6 @@ static zonal_status backward(zonal__layer *base, const zonal__layer_arrays *arra
 const zonal__cpu_family zonal__layers_product = {.bytes = sizeof(zonal__product_layer),
                                                  .prepare = prepare,
                                                  .release = release,
+                                                 .scratch = scratch_bytes,
                                                  .forward = forward,
                                                  .backward = backward};

@@ -26,30 +26,39 @@ typedef struct zonal__gradient_plan {
     int64_t cols, col_blocks; /* output channels of a turn */
     int64_t rows;             /* pixels gathered at a time */
     int64_t parts, part_rows;
-    float *sums; /* [parts][weight], where there is more than one part */
 } zonal__gradient_plan;
 
-/* The scratch of one thread. */
+/* The scratch of one thread, cut from that of the run. */
 typedef struct zonal__product_scratch {
     void *patches;  /* gathered rows */
     void *gradient; /* rows of dy */
     float *result;  /* what is not written where it belongs at once */
 } zonal__product_scratch;
 
+/* Bytes of each part of the scratch, multiples of 64. */
+typedef struct zonal__product_bytes {
+    size_t packed, sums;              /* of a run */
+    size_t patches, gradient, result; /* of each thread */
+} zonal__product_bytes;
+
 typedef struct zonal__product_layer {
     zonal__layer base;
     zonal__product_way way;
     const zonal__cpu_kernels *kernels;
     zonal__patches forward, back; /* y from x; dx from dy */
-    void *packed;                 /* the weights as the product of one grid wants them */
     zonal__gradient_plan gradient;
-    zonal__product_scratch *scratch; /* [threads] */
+    zonal__product_bytes bytes;
+    /* of the run in progress, cut from the scratch that the network's layers share: */
+    void *packed;  /* the weights as the product of one grid wants them */
+    float *sums;   /* [parts][weight] of the gradient, where there is more than one part */
+    char *threads; /* [threads][patches, gradient, result] */
 } zonal__product_layer;
 
-/* Bytes of each part of a thread's scratch. */
-typedef struct zonal__product_bytes {
-    size_t patches, gradient, result;
-} zonal__product_bytes;
+/* Raises *bytes, and keeps it a multiple of 64. */
+static inline void zonal__want_bytes(size_t *bytes, int64_t a, int64_t b, size_t size) {
+    size_t wanted = ((size_t)a * (size_t)b * size + 63) / 64 * 64;
+    if (*bytes < wanted) *bytes = wanted;
+}
 
 static inline int64_t zonal__least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -61,7 +70,10 @@ static inline int64_t zonal__ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-zonal_status zonal__gradient_prepare(zonal__product_layer *layer, zonal__product_bytes *bytes);
+zonal__product_scratch zonal__product_scratch_of(const zonal__product_layer *layer, int thread);
+
+/* Plans the gradient, raises layer->bytes to what it needs and returns its number of turns. */
+int64_t zonal__gradient_prepare(zonal__product_layer *layer);
 void zonal__gradient_run(zonal__product_layer *layer, const zonal__layer_arrays *arrays);
 
 /* For tests: layers created from now on use at most this way. Returns the way that this build and

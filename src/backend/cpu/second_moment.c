@@ -1,6 +1,6 @@
 #include "backend/cpu/second_moment.h"
 
-#include "backend/cpu/blas.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 

@@ -12,8 +12,8 @@
  */
 #include <math.h>
 
-#include "backend/cpu/blas.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"

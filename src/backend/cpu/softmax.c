@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/blas.h"
 #include "backend/cpu/clones.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 

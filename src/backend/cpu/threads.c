@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "backend/cpu/blas.h"
+#include "core/thread.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -90,14 +90,16 @@ static void help(team *t, int thread) {
 zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work, const void *x,
                             double *value, void *gradient, double factor) {
     zonal_status status = ZONAL_OK;
-    zonal__cpu_blas_enter();
 #ifdef _OPENMP
     if (threads > 1) {
         team t = {.turns = 0};
+        sigset_t signals;
+        zonal__thread_block_signals(&signals);
 #pragma omp parallel num_threads(threads)
         {
             int thread = omp_get_thread_num();
             if (thread == 0) { /* the calling thread: failures are recorded for it */
+                zonal__thread_restore_signals(&signals);
                 own_team = &t;
                 status = body(work, x, value, gradient, factor);
                 own_team = NULL;
@@ -106,12 +108,10 @@ zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work
                 help(&t, thread);
             }
         }
-        zonal__cpu_blas_leave();
         return status;
     }
 #endif
     (void)threads;
     status = body(work, x, value, gradient, factor);
-    zonal__cpu_blas_leave();
     return status;
 }

@@ -22,8 +22,7 @@
 typedef zonal_status (*zonal__cpu_body)(zonal__work *work, const void *x, double *value,
                                         void *gradient, double factor);
 
-/* Calls body(...) on this thread, with a team of up to "threads" for its loops and with BLAS set to
- * one thread (blas.h). */
+/* Calls body(...) on this thread, with a team of up to "threads" for its loops. */
 zonal_status zonal__cpu_run(int threads, zonal__cpu_body body, zonal__work *work, const void *x,
                             double *value, void *gradient, double factor);
 

@@ -1,6 +1,6 @@
 #include "backend/cpu/tiles.h"
 
-#include "backend/cpu/blas.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
 
@@ -16,6 +16,7 @@ zonal_status zonal__cpu_tiles_init(zonal__cpu_rows *rows, zonal__cpu_tiles *tile
     int64_t side = choose_side(rows->rows);
     *tiles =
         (zonal__cpu_tiles){.rows = rows, .side = side, .blocks = (rows->rows + side - 1) / side};
+    if (rows->threads > rows->chunks) rows->threads = (int)rows->chunks;
     ZONAL_TRY(zonal__alloc(rows->threads, (size_t)(side * side) * rows->kernels->size,
                            "the tiles of pairs", &tiles->products));
     return ZONAL_NEW(&tiles->played, tiles->blocks + 1, "the order of the tiles");

@@ -76,6 +76,7 @@ static zonal_status create(const zonal__views_spec *spec, zonal__views **out) {
     ZONAL_TRY(ZONAL_NEW(&views, 1, "the views"));
     views->spec = *spec;
     views->threads = zonal__backend_threads(spec->threads);
+    if (views->threads > spec->count) views->threads = spec->count > 0 ? (int)spec->count : 1;
     ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&views->scratch, views->threads, "the views"));
     ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&views->memory, views->threads, "the views"));
     for (int t = 0; t < views->threads; t++) {
