@@ -71,7 +71,8 @@ static zonal_status put_maps(zonal__report *report, int run) {
     zonal__file_print(report->file, "<div class=\"maps\"><h4>");
     zonal__report_put_name(report, run);
     zonal__report_put_state(report, run);
-    zonal__file_print(report->file, "</h4>\n");
+    zonal__file_print(report->file, " <small>%lld of %lld test images</small></h4>\n",
+                      (long long)e->count, (long long)e->all);
     ZONAL_TRY(put_map(report, e, "PCA", &linear));
     ZONAL_TRY(put_map(report, e, "t-SNE", &nearest));
     return zonal__file_print(report->file, "</div>\n");
@@ -204,24 +205,12 @@ static int same_reason(const zonal__report *report) {
 }
 
 zonal_status zonal__report_put_embeddings(zonal__report *report) {
-    int64_t count = 0, all = 0;
-    char text[600], number[64];
-    for (int i = 0; i < report->count; i++)
-        if (report->embeddings[i].count > count) {
-            count = report->embeddings[i].count;
-            all = report->embeddings[i].all;
-        }
-    if (count < all)
-        snprintf(number, sizeof number, "%lld of the %lld", (long long)count, (long long)all);
-    else
-        snprintf(number, sizeof number, "all %lld", (long long)all);
-    snprintf(text, sizeof text,
-             "What the backbone makes of %s test images, one still view of each, "
-             "scaled to unit length: by its two largest principal components, and by t-SNE, which "
-             "begins there and keeps neighbours together, while distances between groups mean "
-             "little. Point at a dot to see the image.",
-             number);
-    zonal__report_put_section(report, "embeddings", "Embeddings", count > 0 ? text : NULL);
+    zonal__report_put_section(
+        report, "embeddings", "Embeddings",
+        "What the backbone makes of test images, one still view of each, scaled to unit length: by "
+        "its two largest principal components, and by t-SNE, which begins there and keeps "
+        "neighbours together, while distances between groups mean little. Point at a dot to see "
+        "the image.");
     if (same_reason(report)) {
         zonal__report_put_missing(report, -1, report->embeddings[0].missing);
     } else {
