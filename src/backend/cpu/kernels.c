@@ -11,6 +11,14 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
+/* The matrix product is most of all work. Checked at every element it would make the sanitizers'
+ * tests tens of times slower; a BLAS would not be checked either. */
+#ifdef __SANITIZE_ADDRESS__
+#define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("undefined"), optimize("O3")))
+#else
+#define UNCHECKED
+#endif
+
 #define REAL   float
 #define SINGLE 1
 #define VECTOR 16

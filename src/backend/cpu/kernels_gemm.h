@@ -7,8 +7,8 @@
 #define GEMM_DEEP 256
 #define GEMM_ROWS (VECTOR == 64 ? 8 : 6) /* accumulators: 16 of 32 registers, else 12 of 16 */
 
-static TARGET void NAME(gemm_pack)(int64_t k, int64_t cols, const void *second, int64_t down,
-                                   int64_t across, void *panel) {
+static UNCHECKED TARGET void NAME(gemm_pack)(int64_t k, int64_t cols, const void *second,
+                                             int64_t down, int64_t across, void *panel) {
     const REAL *b = second;
     REAL *out = panel;
     if (cols == GEMM_COLS && across == 1)
@@ -26,9 +26,9 @@ static TARGET void NAME(gemm_pack)(int64_t k, int64_t cols, const void *second, 
 
 /* out[GEMM_ROWS][GEMM_COLS] = rows of op(A) times a part of a panel, plus out where "add" is set.
  */
-ZONAL__INLINE TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[GEMM_ROWS],
-                                           int64_t step, const REAL *panel, int add, REAL *out,
-                                           int64_t ld) {
+ZONAL__INLINE UNCHECKED TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[GEMM_ROWS],
+                                                     int64_t step, const REAL *panel, int add,
+                                                     REAL *out, int64_t ld) {
     NAME(wide) c[2 * GEMM_ROWS] = {{0}}, b0, b1;
     for (int64_t p = 0; p < deep; p++) {
         memcpy(&b0, panel + p * GEMM_COLS, sizeof b0);
@@ -51,9 +51,10 @@ ZONAL__INLINE TARGET void NAME(gemm_micro)(int64_t deep, const REAL *const a[GEM
 }
 
 /* C[m][cols] = op(A) times a part of a panel, plus C where "add" is set. */
-ZONAL__INLINE TARGET void NAME(gemm_panel)(int64_t m, int64_t cols, int64_t deep, const REAL *a,
-                                           int64_t down, int64_t across, const REAL *panel, int add,
-                                           REAL *c, int64_t ldc) {
+ZONAL__INLINE UNCHECKED TARGET void NAME(gemm_panel)(int64_t m, int64_t cols, int64_t deep,
+                                                     const REAL *a, int64_t down, int64_t across,
+                                                     const REAL *panel, int add, REAL *c,
+                                                     int64_t ldc) {
     REAL edge[GEMM_ROWS * GEMM_COLS];
     for (int64_t i = 0; i < m; i += GEMM_ROWS) {
         const REAL *rows[GEMM_ROWS];
@@ -71,9 +72,9 @@ ZONAL__INLINE TARGET void NAME(gemm_panel)(int64_t m, int64_t cols, int64_t deep
     }
 }
 
-static TARGET void NAME(gemm_panels)(int64_t m, int64_t n, int64_t k, const void *first,
-                                     int64_t down, int64_t across, const void *panels, int beta,
-                                     void *result, int64_t ldc) {
+static UNCHECKED TARGET void NAME(gemm_panels)(int64_t m, int64_t n, int64_t k, const void *first,
+                                               int64_t down, int64_t across, const void *panels,
+                                               int beta, void *result, int64_t ldc) {
     const REAL *a = first, *panel = panels;
     REAL *c = result;
     for (int64_t j = 0; j < n; j += GEMM_COLS, panel += k * GEMM_COLS) {
@@ -87,9 +88,10 @@ static TARGET void NAME(gemm_panels)(int64_t m, int64_t n, int64_t k, const void
     }
 }
 
-static TARGET void NAME(gemm)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
-                              const void *first, int64_t lda, const void *second, int64_t ldb,
-                              int beta, void *result, int64_t ldc) {
+static UNCHECKED TARGET void NAME(gemm)(int transpose_a, int transpose_b, int64_t m, int64_t n,
+                                        int64_t k, const void *first, int64_t lda,
+                                        const void *second, int64_t ldb, int beta, void *result,
+                                        int64_t ldc) {
     const REAL *a = first, *b = second;
     REAL *c = result, panel[GEMM_DEEP * GEMM_COLS];
     int64_t a_down = transpose_a ? 1 : lda, a_across = transpose_a ? lda : 1;
