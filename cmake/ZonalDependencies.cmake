@@ -1,10 +1,12 @@
 # What may be used besides the C compiler. Each part ends as a target that exists only where the
 # part is there (zonal_dep_openblas, zonal_dep_lapacke, zonal_dep_openmp) and as a line of the
-# summary. ZONAL_STATIC_LIBS collects what users of libzonal.a have to link, by name.
+# summary. ZONAL_STATIC_LIBS collects what users of libzonal.a have to link, by name, and
+# ZONAL_STATIC_DIRS the folders of it that the compiler does not know by itself.
 include(CheckSymbolExists)
 include(CheckLanguage)
 
 set(ZONAL_STATIC_LIBS m)
+set(ZONAL_STATIC_DIRS "")
 set(ZONAL_SUMMARY "")
 
 macro(zonal_note part text)
@@ -128,6 +130,10 @@ else()
     if(OpenMP_C_FOUND)
         foreach(name IN LISTS OpenMP_C_LIB_NAMES)
             zonal_in_use(${OpenMP_${name}_LIBRARY})
+            get_filename_component(openmp_dir ${OpenMP_${name}_LIBRARY} DIRECTORY)
+            if(NOT openmp_dir IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES) # clang's libomp
+                list(APPEND ZONAL_STATIC_DIRS ${openmp_dir})
+            endif()
         endforeach()
         add_library(zonal_dep_openmp INTERFACE)
         target_link_libraries(zonal_dep_openmp INTERFACE OpenMP::OpenMP_C)
@@ -157,7 +163,7 @@ else()
         enable_language(CUDA)
         find_package(CUDAToolkit REQUIRED)
         set(ZONAL_WITH_CUDA ON)
-        set(ZONAL_CUDA_LIBRARY_DIRS ${CUDAToolkit_LIBRARY_DIR}) # for users of libzonal.a
+        list(APPEND ZONAL_STATIC_DIRS ${CUDAToolkit_LIBRARY_DIR})
         zonal_note(CUDA "${CMAKE_CUDA_COMPILER}, for ${CMAKE_CUDA_ARCHITECTURES}")
     else()
         zonal_absent(CUDA "nvcc was not found")
@@ -184,8 +190,8 @@ else()
         target_link_libraries(zonal_dep_cudnn INTERFACE ${ZONAL_CUDNN_LIBRARY})
         target_compile_definitions(zonal_dep_cudnn INTERFACE ZONAL_HAVE_CUDNN)
         get_filename_component(cudnn_dir ${ZONAL_CUDNN_LIBRARY} DIRECTORY)
-        list(APPEND ZONAL_CUDA_LIBRARY_DIRS ${cudnn_dir})
-        list(REMOVE_DUPLICATES ZONAL_CUDA_LIBRARY_DIRS)
+        list(APPEND ZONAL_STATIC_DIRS ${cudnn_dir})
+        list(REMOVE_DUPLICATES ZONAL_STATIC_DIRS)
         zonal_note(CUDNN "${ZONAL_CUDNN_LIBRARY}")
     else()
         zonal_absent(CUDNN "cuDNN 9 was not found; networks then run on the CPU only")

@@ -55,7 +55,4 @@ endforeach()
 foreach(name IN LISTS ZONAL_STATIC_LIBS)
     target_link_libraries(zonal_static INTERFACE $<INSTALL_INTERFACE:${name}>)
 endforeach()
-if(ZONAL_WITH_CUDA)
-    target_link_directories(zonal_static INTERFACE
-        "$<INSTALL_INTERFACE:${ZONAL_CUDA_LIBRARY_DIRS}>")
-endif()
+target_link_directories(zonal_static INTERFACE "$<INSTALL_INTERFACE:${ZONAL_STATIC_DIRS}>")

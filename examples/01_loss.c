@@ -26,7 +26,8 @@ int main(void) {
 
     /* Embeddings near collapse: one direction, and a little noise. */
     srand(1);
-    for (int i = 0; i < B * D; i++) z[i] = (i % D == 0) + 0.3f * ((float)rand() / RAND_MAX - 0.5f);
+    for (int i = 0; i < B * D; i++)
+        z[i] = (i % D == 0) + 0.3f * ((float)rand() / (float)RAND_MAX - 0.5f);
 
     if (zonal_loss_defaults("mmd-heat", &options) != ZONAL_OK) return fail();
     options.precision = ZONAL_FP32;
