@@ -44,16 +44,6 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
-/* What a run has recorded of its images; without that, their path decides whether they are others.
- */
-static void read_images(zonal__eval_run *run) {
-    char path[ZONAL__TRAINING_PATH + 16];
-    size_t length;
-    snprintf(path, sizeof path, "%s/data.txt", run->name);
-    if (zonal__file_read(path, (size_t)1 << 28, &run->images, &length) != ZONAL_OK)
-        run->images = NULL;
-}
-
 static void describe_view(const zonal__training *training, char *out, size_t size) {
     zonal__preprocessing p;
     zonal__preprocessing_of_run(training, &p);
@@ -85,7 +75,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
-        read_images(run);
+        run->images = zonal__run_images_read(run->name);
         snprintf(run->method, sizeof run->method, "%s", subject->training.settings.method);
     }
     results->run_count++;

@@ -50,6 +50,7 @@ static zonal_status read_settings(zonal__report_run *run) {
                           "%s is no run folder: it has no config.toml (%s); give a folder that "
                           "zonal train wrote",
                           run->folder, strerror(errno));
+    run->images = zonal__run_images_read(run->folder);
     status = zonal__run_settings_read(path, &run->config);
     if (status != ZONAL_FORMAT && status != ZONAL_IO) return status;
     zonal__report_note(run, "the settings are left out: %s", zonal_last_error()->message);
@@ -99,6 +100,7 @@ void zonal__report_run_fini(zonal__report_run *run) {
     zonal__free(run->series);
     zonal__free(run->results);
     zonal__run_settings_fini(&run->config);
+    zonal__free(run->images);
     zonal__free(run->folder);
     *run = (zonal__report_run){0};
 }

@@ -47,6 +47,7 @@ typedef struct zonal__report_run {
     char *folder;     /* as given, without slashes at its end */
     const char *name; /* what the page calls it: a part of "folder" */
     zonal__run_settings config;
+    char *images; /* what the run has recorded of them; NULL: nothing */
     zonal__report_series *series;
     int64_t series_count, series_room;
     zonal__report_result *results;

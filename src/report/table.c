@@ -350,7 +350,8 @@ static void place_runs(const zonal__report *report, zonal__run_place *places) {
     zonal__run_sample samples[ZONAL__REPORT_RUNS];
     for (int i = 0; i < report->count; i++)
         samples[i] = (zonal__run_sample){.settings = &report->runs[i].config,
-                                         .step = (int64_t)report->runs[i].steps};
+                                         .step = (int64_t)report->runs[i].steps,
+                                         .images = report->runs[i].images};
     zonal__run_group(report->count, samples, places);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/file_read.h"
 #include "core/memory.h"
 
 enum {
@@ -55,6 +56,14 @@ void zonal__run_settings_fini(zonal__run_settings *settings) {
     zonal__free(settings->at);
     zonal__config_destroy(settings->config);
     *settings = (zonal__run_settings){0};
+}
+
+char *zonal__run_images_read(const char *folder) {
+    static const size_t longest = (size_t)1 << 28;
+    char path[4096 + 16], *text;
+    size_t length;
+    if (snprintf(path, sizeof path, "%s/data.txt", folder) >= (int)sizeof path) return NULL;
+    return zonal__file_read(path, longest, &text, &length) == ZONAL_OK ? text : NULL;
 }
 
 const char *zonal__run_settings_of(const zonal__run_settings *settings, const char *key) {

@@ -43,6 +43,10 @@ typedef struct zonal__run_settings {
 zonal_status zonal__run_settings_read(const char *path, zonal__run_settings *settings);
 void zonal__run_settings_fini(zonal__run_settings *settings); /* accepts zeroed memory */
 
+/* The text of RUN/data.txt, what the run has recorded of its images; NULL where there is none or it
+ * cannot be read: then their path decides whether they are others. Release with zonal__free. */
+char *zonal__run_images_read(const char *folder);
+
 /* The value of a key; NULL where there is none. */
 const char *zonal__run_settings_of(const zonal__run_settings *settings, const char *key);
 
