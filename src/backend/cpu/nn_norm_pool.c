@@ -40,6 +40,8 @@ static zonal_status prepare(zonal__layer *layer) {
     ZONAL_TRY(make_part(layer, ZONAL__LAYER_NORM, &zonal__layers_norm, &own->norm));
     own->norm->out_h = layer->spec.h;
     own->norm->out_w = layer->spec.w;
+    /* The team that runs both is as large as the norm has scratch for. */
+    layer->threads = own->norm->threads;
     return make_part(layer, ZONAL__LAYER_MAX_POOL, &zonal__layers_max_pool, &own->pool);
 }
 
