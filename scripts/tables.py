@@ -64,8 +64,41 @@ def selectivity(data, column):
     return markdown(["S", *(f"{value:g}" for value in values)], rows)
 
 
+LONG = {  # a row, and its runs in results/runs/disks
+    "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
+    "`kl-heat`, 2/d, margin 1.15 (S = 5.2)": ["kl-heat-0", "kl-heat-1"],
+    "`mmd-heat`, S = 10": ["mmd-heat-S10-0"],
+    "`mmd-heat`, gain 256 (S = 14)": ["mmd-heat-0", "mmd-heat-1"],
+    "`mmd-band`, S = 10": ["mmd-band-S10-0"],
+    "`ksd-band`, gain 256 (S = 4.7)": ["ksd-band-0"],
+}
+
+
+def retrieved(run, features):
+    with open(ROOT / "results/runs/disks" / run / "eval/retrieval.json", encoding="utf-8") as file:
+        return next(result for result in json.load(file)["results"]
+                    if result["features"] == features)
+
+
+def spread(values):
+    mean = sum(values) / len(values)
+    if len(values) == 1:
+        return f"{mean:.1f}"
+    deviation = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    return f"{mean:.1f} ± {deviation:.1f}"
+
+
+def selectivity_long():
+    """R@1 and mAP of projector and backbone, mean and sample deviation over seeds."""
+    columns = [("projector", "r1"), ("projector", "map"), ("backbone", "r1"), ("backbone", "map")]
+    rows = [[name, *(spread([100 * retrieved(run, features)[member] for run in runs])
+                     for features, member in columns)] for name, runs in LONG.items()]
+    return markdown(["loss", "R@1", "mAP", "R@1, backbone", "mAP, backbone"], rows)
+
+
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
           for data in ("disk", "imagenette") for column in COLUMNS}
+TABLES["selectivity-long"] = selectivity_long
 
 
 # ---- documents -----------------------------------------------------------------------------------
