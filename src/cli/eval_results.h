@@ -118,7 +118,7 @@ void zonal__eval_results_json(zonal__json *json, const zonal__eval_results *resu
  * values: results with the same conditions are comparable. */
 void zonal__eval_result_json(zonal__json *json, const zonal__eval_results *results,
                              const zonal__eval_result *result, int detail);
-enum { ZONAL__EVAL_CONDITIONS = ZONAL__TRAINING_PATH + 512 };
+enum { ZONAL__EVAL_CONDITIONS = ZONAL__TRAINING_PATH + 1024 };
 void zonal__eval_result_conditions(const zonal__eval_results *results,
                                    const zonal__eval_result *result,
                                    char out[ZONAL__EVAL_CONDITIONS]);
