@@ -79,11 +79,13 @@ apart() { # apart <command>...: in the background, so that a signal need not wai
 base=${ZONAL_BARE_BASE:-$work/base}
 if [[ ! -d $base ]]; then
     echo "making a bare $release"
+    rm -rf --one-file-system "$base.part" # of one that was interrupted
     if ! apart --mount-proc debootstrap --variant=minbase --include=git,make,ccache "$release" \
-        "$base" "$mirror" >"$work/log" 2>&1; then
+        "$base.part" "$mirror" >"$work/log" 2>&1; then
         tail -n 5 "$work/log"
         skip "debootstrap failed (above); is the package mirror reachable?"
     fi
+    mv "$base.part" "$base"
     echo "made after $SECONDS s"
 fi
 

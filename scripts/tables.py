@@ -66,7 +66,7 @@ def selectivity(data, column):
 
 LONG = {  # a row, and its runs in results/runs/disks
     "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
-    "`kl-heat`, 2/d, margin 1.15 (S = 5.2)": ["kl-heat-0", "kl-heat-1"],
+    "`kl-heat`, 2/d, margin 1.15 (S = 5.3)": ["kl-heat-0", "kl-heat-1"],
     "`mmd-heat`, S = 10": ["mmd-heat-S10-0"],
     "`mmd-heat`, gain 256 (S = 14)": ["mmd-heat-0", "mmd-heat-1"],
     "`mmd-band`, S = 10": ["mmd-band-S10-0"],

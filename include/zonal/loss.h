@@ -161,7 +161,8 @@ typedef struct zonal_plan_info {
     double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
     double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
     /* q: near uniform points D grows by q |M - I/d|_F^2 with their second moment M = mean x x^T:
-     * b_2 d/(d-1), with b_2 = a_2/(a_0 C_norm) for KL; what selectivity needs. SIGReg: 0. */
+     * b_2 d/(d-1), with b_2 = u (1 - u/2) N_2/C_norm, u = a_2/(a_0 N_2), for KL; what selectivity
+     * needs. SIGReg: 0. */
     double anisotropy;
     zonal_implementation implementation; /* the one chosen */
     const char *backend;                 /* "ref", "cpu", "cuda" */

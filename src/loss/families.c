@@ -268,6 +268,7 @@ zonal_status zonal_family_parse(const char *name, zonal_family *family) {
             *family = (zonal_family)i;
             return ZONAL_OK;
         }
+        if (length >= sizeof names) continue;
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
                                    i == 0                     ? ""
                                    : i == ZONAL__FAMILIES - 1 ? " and "

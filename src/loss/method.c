@@ -65,7 +65,7 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
         return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method,
                           nearest);
     char all[400] = "";
-    for (int i = 0, length = 0; i < count; i++)
+    for (int i = 0, length = 0; i < count && length < (int)sizeof all; i++)
         length +=
             snprintf(all + length, sizeof all - (size_t)length, "%s%s", i ? ", " : "", names[i]);
     return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; there are %s", method, all);

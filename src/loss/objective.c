@@ -105,7 +105,8 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
         (options->loss.raw_value ? loss.norm : 1) *
         (options->loss.discrepancy == ZONAL_SUSREG && options->loss.sliced.times_n ? (double)batch
                                                                                    : 1);
-    *info = (zonal_objective_info){.k = 1 + 1 / (double)global_views - 2 / (double)views,
+    double v = (double)views, g = (double)global_views;
+    *info = (zonal_objective_info){.k = 1 + (v - 2 * g) / (g * v),
                                    .anisotropy = scale * loss.anisotropy};
     info->threshold = collapse_threshold(options->lambda, scale * loss.slope, info->k);
     unit_selectivity = selectivity_of_unit_gain(options->lambda, info, dim);
@@ -120,7 +121,9 @@ zonal_status zonal_objective_describe(const zonal_objective_options *options, in
                                       zonal_objective_info *info) {
     zonal_plan *plan;
     zonal_status status;
+    ZONAL_NEED(info, "info");
     *info = (zonal_objective_info){0};
+    ZONAL_NEED(options, "options");
     ZONAL_TRY(check(options, views, global_views));
     ZONAL_TRY(zonal__plan_prepare(&options->loss, batch, dim, &plan));
     status = weigh(options, plan, views, global_views, batch, dim, info);
@@ -129,7 +132,7 @@ zonal_status zonal_objective_describe(const zonal_objective_options *options, in
 }
 
 void zonal_objective_info_get(const zonal_objective *objective, zonal_objective_info *info) {
-    *info = objective->info;
+    if (info) *info = objective ? objective->info : (zonal_objective_info){0};
 }
 
 static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {

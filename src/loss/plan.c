@@ -125,6 +125,15 @@ static zonal_status build_pairs(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
+/* Under the density 1 + e P_2(x.n) the mean of phi is a_0 (1 + e u P_2), u = a_2/(a_0 N_2), and the
+ * mean of its log is log a_0 + e^2 (u - u^2/2) mean P_2^2, with mean P_2^2 = 1/N_2. */
+static double kl_degree2(const zonal_kernel *kernel) {
+    long double d = (long double)kernel->dim, ratio;
+    if (kernel->degrees <= 2) return 0;
+    ratio = kernel->a[2] / kernel->a[0];
+    return (double)(ratio * (1 - ratio / ((d - 1) * (d + 2))));
+}
+
 static zonal_status build_kl(zonal_plan *plan) {
     zonal__problem *problem = &plan->problem;
     zonal_loss_options *options = &plan->options;
@@ -153,11 +162,7 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.norm = norm;
     plan->info.bias = -norm;
     plan->info.slope = constants.slope / norm;
-    /* The mean of phi over points near uniform is a_0 + a_2 d/(d-1) (x^T M x - 1/d); its log, to
-     * first order, averaged over the points themselves. */
-    if (plan->kernel->degrees > 2)
-        plan->info.anisotropy =
-            (double)(plan->kernel->a[2] / plan->kernel->a[0]) * degree2_scale(plan) / norm;
+    plan->info.anisotropy = kl_degree2(plan->kernel) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
     plan->offset = 1;
     plan->factor = 1 / norm;
