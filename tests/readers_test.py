@@ -314,6 +314,24 @@ def galaxy10_storage(folder):
 
 
 @case
+def galaxy10_chunks_without_index(folder):
+    # Such chunks lie in the order that they have in the largest shape, not in the present one.
+    path, images, labels = galaxy(folder, n=4, side=6)
+    for most in ((4, 6, 6, 3), (9, 6, 6, 3), (4, 6, 12, 3), (4, 9, 6, 3)):
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((2, 3, 3, 3))
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        with h5py.File(path, "w", libver="latest") as file:
+            space = h5py.h5s.create_simple(images.shape, most)
+            h5py.h5d.create(file.id, b"images", h5py.h5t.STD_U8LE, space, properties)
+            file["images"][...], file["ans"] = images, labels
+        if most[1:] == images.shape[1:]:
+            equal(Source(path).pictures, images)
+        else:
+            refused(path, "FORMAT", "chunks without an index that may still grow")
+
+
+@case
 def galaxy10_leads_out(folder):
     # A file must not pull in another one of the machine.
     path, images, labels = galaxy(folder)

@@ -243,6 +243,15 @@ static zonal_status make_table(description *d) {
     return ZONAL_OK;
 }
 
+/* libhdf5 numbers chunks without an index as if the dataset had grown to its largest shape, which
+ * is our order where only the first dimension may grow. */
+static zonal_status check_order(description *d) {
+    for (int i = 1; i < ZONAL__HDF5_RANK; i++)
+        if (d->most[i] != (uint64_t)d->set->shape[i])
+            return refused(d, "chunks without an index that may still grow");
+    return ZONAL_OK;
+}
+
 static zonal_status find_chunks(description *d) {
     zonal__hdf5_dataset *set = d->set;
     ZONAL_TRY(measure_chunks(d));
@@ -254,6 +263,7 @@ static zonal_status find_chunks(description *d) {
     } else {
         if (d->index == INDEX_SINGLE ? set->chunks != 1 : set->filters > 0)
             return damaged(d, "its chunks have no known form");
+        if (d->index == INDEX_IMPLICIT) ZONAL_TRY(check_order(d));
         for (int64_t i = 0; i < set->chunks; i++)
             set->table[i] = (zonal__hdf5_chunk){
                 .address = d->address + (uint64_t)(i * set->chunk_bytes),
