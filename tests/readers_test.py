@@ -408,6 +408,31 @@ def galaxy10_bombs(folder):
 
 
 @case
+def galaxy10_index_bomb(folder):
+    # 256 nodes of an index, each within the one above it and with 65535 entries: less than 4 MB.
+    path, n = os.path.join(folder, "bomb.h5"), 100000
+    if h5py is None:
+        raise Skip("this Python has no h5py")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", (n, 1, 1, 3), "u1", chunks=(1, 1, 1, 3))
+        file["ans"] = np.zeros(n, "u1")
+        file["images"][:1] = 0
+    content = bytearray(open(path, "rb").read())
+    at, size = content.index(b"TREE\1"), len(content)  # the one of chunks, not of names
+    old, first = struct.pack("<Q", at), size + -size % 8
+    assert content.count(old) == 1
+    content = content.replace(old, struct.pack("<Q", first)).ljust(first, b"\0")
+    for level in range(255, -1, -1):  # a head, then the key of the first child and its address
+        head = b"TREE" + struct.pack("<BBHQQ", 1, level, 65535, 2 ** 64 - 1, 2 ** 64 - 1)
+        content += head + bytes(48) + struct.pack("<Q", len(content) + 80)
+    content += bytes(65535 * 56)
+    content[40:48] = struct.pack("<Q", len(content))  # where the file ends, in its first block
+    open(path, "wb").write(content)
+    refused(path, "FORMAT", "its index has more chunks than it")
+    assert len(content) < 4e6 and peak("dump", path, ALL, 0, 0, os.devnull)[1] < 200
+
+
+@case
 def galaxy10_chunks_too_large(folder):
     # A layout message says class 2 (chunked), rank + 1, where the index lies, then the sides.
     for name, sides in (("images", (4, 69, 69, 3, 1)), ("ans", (4, 1))):
