@@ -255,6 +255,13 @@ def galaxy10_refused(folder):
 
     refused(changed(bomb), "FORMAT", "its shape is too large")
 
+    def large_but_empty(file, images, labels):
+        del file["images"]
+        file.create_dataset("images", (0, 2 ** 63 - 1, 1, 3), "u1", chunks=(1, 2, 1, 3),
+                            maxshape=(None, None, 1, 3))
+
+    refused(changed(large_but_empty), "FORMAT", "its shape is too large")
+
 
 @case
 def galaxy10_damaged(folder):

@@ -281,7 +281,9 @@ static zonal_status find_elements(description *d) {
                           set->name, set->file->path);
     if (set->bytes == 0) return ZONAL_OK; /* no whole numbers: described, but not to be read */
     for (int i = 0; i < ZONAL__HDF5_RANK; i++) {
-        if (set->shape[i] > 0 && elements > MOST_ELEMENTS / set->shape[i])
+        /* Each by itself too: a dimension of 0 would let any other one pass. */
+        if (set->shape[i] > MOST_ELEMENTS ||
+            (set->shape[i] > 0 && elements > MOST_ELEMENTS / set->shape[i]))
             elements = MOST_ELEMENTS + 1;
         else
             elements *= set->shape[i];
