@@ -227,25 +227,28 @@ def galaxy10_refused(folder):
     refused(changed(without("ans")), "FORMAT", 'has no dataset "ans"')
     refused(changed(without("images", "ans", "ra")), "FORMAT", "what it has is: nothing")
     refused(changed(instead("images", lambda i, l: i[..., 0])), "FORMAT",
-            "has 3 dimensions, but 4 are expected")
+            "has 3 dimensions, but 4 are expected; store it as [n][height][width][3]")
     for kind in ("f4", "u2", "i1", "S1"):
         refused(changed(instead("images", lambda i, l: i.astype(kind))), "FORMAT",
-                "of another type than uint8")
+                "of another type than uint8, which Galaxy10 files have; convert it")
     path, images, _ = galaxy(folder)
     with h5py.File(path, "a") as file:
         del file["images"]
         file.create_dataset("images", data=images.astype("f4"), compression="gzip", shuffle=True)
-    refused(path, "FORMAT", "of another type than uint8")
+    refused(path, "FORMAT", "of another type than uint8, which Galaxy10 files have; convert it")
     refused(changed(instead("images", lambda i, l: i[..., :2])), "FORMAT",
             "has the shape [100][69][69][2]")
-    refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT", "has the shape [0]")
+    refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT",
+            "has the shape [0][69][69][3], but [n][height][width][3] is expected; store at most")
     refused(changed(instead("images", lambda i, l: i[:7])), "FORMAT",
             'has 7 pictures in "images", but 100 labels in "ans"')
     refused(changed(instead("ans", lambda i, l: l * 2)), "FORMAT", "has label 10")
-    refused(changed(instead("ans", lambda i, l: l - 1)), "FORMAT", "has label -1")
+    refused(changed(instead("ans", lambda i, l: l - 1)), "FORMAT",
+            'has label -1, but Galaxy10 has classes 0 to 9; correct it in "ans"')
     refused(changed(instead("ans", lambda i, l: l + 2 ** 40)), "FORMAT", "has label 1099511627776")
     refused(changed(instead("ans", lambda i, l: l.astype("f8"))), "FORMAT", "not whole numbers")
-    refused(changed(instead("ans", lambda i, l: l[:, None])), "FORMAT", "has 2 dimensions")
+    refused(changed(instead("ans", lambda i, l: l[:, None])), "FORMAT",
+            "has 2 dimensions, but 1 are expected; store it as [n], a label")
 
     def group(file, images, labels):
         del file["images"]
@@ -638,7 +641,8 @@ def idx_refused(folder):
     for content in (b"", b"\0\0\x08", b"\1" + good[1:], b"text file" * 10):
         changed(content, "FORMAT", "is not an idx file")
     changed(b"\0\0\x0d\x03" + good[4:], "FORMAT", "type 13 with 3 dimensions")
-    changed(b"\0\0\x08\x01" + good[4:], "FORMAT", "type 8 with 1 dimensions")
+    changed(b"\0\0\x08\x01" + good[4:], "FORMAT",
+            "type 8 with 1 dimensions, but type 8 (bytes) with 3 is expected; give one of images")
     changed(good[:10], "FORMAT", "it ends within its header")
     changed(good[:-1], "FORMAT", "shorter than its header says")
     changed(good[:16], "FORMAT", "shorter than its header says")
