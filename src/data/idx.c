@@ -72,7 +72,12 @@ static void input_close(input *in) {
 static zonal_status open_packed(input *in) {
 #ifdef ZONAL_HAVE_ZLIB
     int descriptor = dup(fileno(in->plain));
-    if (descriptor < 0 || lseek(descriptor, 0, SEEK_SET) != 0) return cannot_read(in, errno);
+    if (descriptor < 0) return cannot_read(in, errno);
+    if (lseek(descriptor, 0, SEEK_SET) != 0) {
+        int error = errno;
+        close(descriptor);
+        return cannot_read(in, error);
+    }
     in->packed = gzdopen(descriptor, "rb");
     if (!in->packed) {
         close(descriptor);
