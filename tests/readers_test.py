@@ -231,11 +231,6 @@ def galaxy10_refused(folder):
     for kind in ("f4", "u2", "i1", "S1"):
         refused(changed(instead("images", lambda i, l: i.astype(kind))), "FORMAT",
                 "of another type than uint8, which Galaxy10 files have; convert it")
-    path, images, _ = galaxy(folder)
-    with h5py.File(path, "a") as file:
-        del file["images"]
-        file.create_dataset("images", data=images.astype("f4"), compression="gzip", shuffle=True)
-    refused(path, "FORMAT", "of another type than uint8, which Galaxy10 files have; convert it")
     refused(changed(instead("images", lambda i, l: i[..., :2])), "FORMAT",
             "has the shape [100][69][69][2]")
     refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT",
@@ -269,6 +264,15 @@ def galaxy10_refused(folder):
                             maxshape=(None, None, 1, 3))
 
     refused(changed(large_but_empty), "FORMAT", "its shape is too large")
+
+
+@case
+def galaxy10_packed_floats(folder):
+    path, images, _ = galaxy(folder)
+    with h5py.File(path, "a") as file:
+        del file["images"]
+        file.create_dataset("images", data=images.astype("f4"), compression="gzip", shuffle=True)
+    refused(path, "FORMAT", "of another type than uint8, which Galaxy10 files have; convert it")
 
 
 @case
