@@ -227,20 +227,23 @@ def galaxy10_refused(folder):
     refused(changed(without("ans")), "FORMAT", 'has no dataset "ans"')
     refused(changed(without("images", "ans", "ra")), "FORMAT", "what it has is: nothing")
     refused(changed(instead("images", lambda i, l: i[..., 0])), "FORMAT",
-            "has 3 dimensions, but 4 are expected")
+            "has 3 dimensions, but 4 are expected; store it as [n][height][width][3]")
     for kind in ("f4", "u2", "i1", "S1"):
         refused(changed(instead("images", lambda i, l: i.astype(kind))), "FORMAT",
-                "of another type than uint8")
+                "of another type than uint8, which Galaxy10 files have; convert it")
     refused(changed(instead("images", lambda i, l: i[..., :2])), "FORMAT",
             "has the shape [100][69][69][2]")
-    refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT", "has the shape [0]")
+    refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT",
+            "has the shape [0][69][69][3], but [n][height][width][3] is expected; store at most")
     refused(changed(instead("images", lambda i, l: i[:7])), "FORMAT",
             'has 7 pictures in "images", but 100 labels in "ans"')
     refused(changed(instead("ans", lambda i, l: l * 2)), "FORMAT", "has label 10")
-    refused(changed(instead("ans", lambda i, l: l - 1)), "FORMAT", "has label -1")
+    refused(changed(instead("ans", lambda i, l: l - 1)), "FORMAT",
+            'has label -1, but Galaxy10 has classes 0 to 9; correct it in "ans"')
     refused(changed(instead("ans", lambda i, l: l + 2 ** 40)), "FORMAT", "has label 1099511627776")
     refused(changed(instead("ans", lambda i, l: l.astype("f8"))), "FORMAT", "not whole numbers")
-    refused(changed(instead("ans", lambda i, l: l[:, None])), "FORMAT", "has 2 dimensions")
+    refused(changed(instead("ans", lambda i, l: l[:, None])), "FORMAT",
+            "has 2 dimensions, but 1 are expected; store it as [n], a label")
 
     def group(file, images, labels):
         del file["images"]
@@ -254,6 +257,22 @@ def galaxy10_refused(folder):
             file.create_dataset(name, shape, "u1", chunks=True)
 
     refused(changed(bomb), "FORMAT", "its shape is too large")
+
+    def large_but_empty(file, images, labels):
+        del file["images"]
+        file.create_dataset("images", (0, 2 ** 63 - 1, 1, 3), "u1", chunks=(1, 2, 1, 3),
+                            maxshape=(None, None, 1, 3))
+
+    refused(changed(large_but_empty), "FORMAT", "its shape is too large")
+
+
+@case
+def galaxy10_packed_floats(folder):
+    path, images, _ = galaxy(folder)
+    with h5py.File(path, "a") as file:
+        del file["images"]
+        file.create_dataset("images", data=images.astype("f4"), compression="gzip", shuffle=True)
+    refused(path, "FORMAT", "of another type than uint8, which Galaxy10 files have; convert it")
 
 
 @case
@@ -311,6 +330,24 @@ def galaxy10_storage(folder):
     with h5py.File(path, "w", userblock_size=512) as file:
         file["images"], file["ans"] = images, labels
     refused(path, "FORMAT", "cannot be opened as an HDF5 file")
+
+
+@case
+def galaxy10_chunks_without_index(folder):
+    # Such chunks lie in the order that they have in the largest shape, not in the present one.
+    path, images, labels = galaxy(folder, n=4, side=6)
+    for most in ((4, 6, 6, 3), (9, 6, 6, 3), (4, 6, 12, 3), (4, 9, 6, 3)):
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((2, 3, 3, 3))
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        with h5py.File(path, "w", libver="latest") as file:
+            space = h5py.h5s.create_simple(images.shape, most)
+            h5py.h5d.create(file.id, b"images", h5py.h5t.STD_U8LE, space, properties)
+            file["images"][...], file["ans"] = images, labels
+        if most[1:] == images.shape[1:]:
+            equal(Source(path).pictures, images)
+        else:
+            refused(path, "FORMAT", "chunks without an index that may still grow")
 
 
 @case
@@ -387,6 +424,31 @@ def galaxy10_bombs(folder):
         file["images"][:1] = 0
         file["ans"][:1] = 0
     refused(path, "FORMAT", "its chunks are not all there")
+
+
+@case
+def galaxy10_index_bomb(folder):
+    # 256 nodes of an index, each within the one above it and with 65535 entries: less than 4 MB.
+    path, n = os.path.join(folder, "bomb.h5"), 100000
+    if h5py is None:
+        raise Skip("this Python has no h5py")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", (n, 1, 1, 3), "u1", chunks=(1, 1, 1, 3))
+        file["ans"] = np.zeros(n, "u1")
+        file["images"][:1] = 0
+    content = bytearray(open(path, "rb").read())
+    at, size = content.index(b"TREE\1"), len(content)  # the one of chunks, not of names
+    old, first = struct.pack("<Q", at), size + -size % 8
+    assert content.count(old) == 1
+    content = content.replace(old, struct.pack("<Q", first)).ljust(first, b"\0")
+    for level in range(255, -1, -1):  # a head, then the key of the first child and its address
+        head = b"TREE" + struct.pack("<BBHQQ", 1, level, 65535, 2 ** 64 - 1, 2 ** 64 - 1)
+        content += head + bytes(48) + struct.pack("<Q", len(content) + 80)
+    content += bytes(65535 * 56)
+    content[40:48] = struct.pack("<Q", len(content))  # where the file ends, in its first block
+    open(path, "wb").write(content)
+    refused(path, "FORMAT", "its index has more chunks than it")
+    assert len(content) < 4e6 and peak("dump", path, ALL, 0, 0, os.devnull)[1] < 200
 
 
 @case
@@ -583,7 +645,8 @@ def idx_refused(folder):
     for content in (b"", b"\0\0\x08", b"\1" + good[1:], b"text file" * 10):
         changed(content, "FORMAT", "is not an idx file")
     changed(b"\0\0\x0d\x03" + good[4:], "FORMAT", "type 13 with 3 dimensions")
-    changed(b"\0\0\x08\x01" + good[4:], "FORMAT", "type 8 with 1 dimensions")
+    changed(b"\0\0\x08\x01" + good[4:], "FORMAT",
+            "type 8 with 1 dimensions, but type 8 (bytes) with 3 is expected; give one of images")
     changed(good[:10], "FORMAT", "it ends within its header")
     changed(good[:-1], "FORMAT", "shorter than its header says")
     changed(good[:16], "FORMAT", "shorter than its header says")

@@ -307,6 +307,17 @@ def test_images():
         trained("--resume", "copy", "--quiet")
         shutil.rmtree("copy")
 
+    @case("--class-list: the same list elsewhere, which the run then remembers")
+    def _():
+        write("list", "bee\nant\n")
+        trained("moved", *TINY, "--steps", 2, "--class-list", "list", "--out", "listed", "--quiet")
+        os.rename("list", "list of classes")
+        trained("--resume", "listed", "--class-list", "list of classes", "--quiet")
+        assert f'class-list = "{os.getcwd()}/list of classes"' in read("listed/config.toml").decode()
+        trained("--resume", "listed", "--quiet")
+        shutil.rmtree("listed")
+        os.remove("list of classes")
+
     os.remove("moved/ant/00.png")
     refused_unchanged("--data with other images", 1, "1 removed (ant/00.png)", "train", "--resume",
                       "run", "--data", "moved")

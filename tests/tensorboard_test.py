@@ -237,4 +237,20 @@ def test_off():
         shutil.rmtree("run")
 
 
-run_tests(test_checksum, test_events, test_off)
+def test_in_the_way():
+    @case("events that cannot be written: a warning, and a resumed run goes on to its end")
+    def _():
+        train(*RUN, "--steps", 4, "--out", "run")
+        os.remove("run/checkpoints/step-00000004.safetensors")
+        shutil.rmtree("run/events")
+        open("run/events", "w").close()
+        done = run("train", "--resume", "run", "--quiet", "--threads", 1)
+        assert done.returncode == 0, done.stderr
+        assert "no curves for TensorBoard" in done.stderr and "run/events" in done.stderr
+        assert "no curves for TensorBoard" in open("run/log.txt").read()
+        assert sorted(wanted("run")["loss/total"]) == [1, 2, 3, 4]
+        assert os.path.getsize("run/events") == 0
+        shutil.rmtree("run")
+
+
+run_tests(test_checksum, test_events, test_off, test_in_the_way)

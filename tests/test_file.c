@@ -1,4 +1,5 @@
 /* Output files that appear whole or not at all: src/core/file.h. */
+#define _GNU_SOURCE /* AT_EMPTY_PATH */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,6 +11,15 @@
 #include "failing_alloc.h"
 #include "folder.h"
 #include "test.h"
+
+static int failing_stat; /* the errno that fstat is to fail with; 0: it works */
+
+/* In the place of the C library's: no file that could be opened makes that one fail. */
+int fstat(int descriptor, struct stat *state) {
+    if (!failing_stat) return fstatat(descriptor, "", state, AT_EMPTY_PATH);
+    errno = failing_stat;
+    return -1;
+}
 
 static void write_plain(const char *path, const char *text) {
     FILE *stream = fopen(path, "w");
@@ -333,6 +343,10 @@ static void test_plain(void) {
         check_content(target, "ours");
     }
     if (CHECK_OK(zonal__file_open_plain(target, O_RDONLY, &descriptor))) close(descriptor);
+    failing_stat = EIO;
+    CHECK_FAILS(zonal__file_open_plain(target, O_RDONLY, &descriptor), ZONAL_IO, strerror(EIO));
+    CHECK(descriptor == -1);
+    failing_stat = 0;
     test_folder_remove(&folder);
 }
 

@@ -56,7 +56,7 @@ static void test_file(void) {
     save(path, "", 1);
     CHECK(of_file(path, 2) != none);
     mkfifo(test_folder_file(&folder, "pipe"), 0600);
-    CHECK_FAILS(zonal__fingerprint_file(folder.name, 2, &none), ZONAL_IO, "is not a file");
+    CHECK_FAILS(zonal__fingerprint_file(folder.name, 2, &none), ZONAL_IO, "is not a file; remove");
     CHECK_FAILS(zonal__fingerprint_file(test_folder_file(&folder, "no"), 2, &none), ZONAL_IO,
                 "cannot read");
     test_folder_remove(&folder);

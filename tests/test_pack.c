@@ -478,7 +478,7 @@ static void test_not_a_pack(void) {
     memset(bytes, 'x', sizeof bytes);
     if (!CHECK(test_folder_make(&folder))) return;
     save(test_folder_file(&folder, "x"), bytes, sizeof bytes);
-    check_damaged(folder.name, "is not a pack: it does not begin with ZONALPK1");
+    check_damaged(folder.name, "begin with ZONALPK1; give a file that zonal data pack wrote");
     CHECK_FAILS(open_split(folder.path, ZONAL__SPLIT_ALL, &source), ZONAL_IO, "is not a file");
     CHECK_FAILS(open_split(test_folder_file(&folder, "none"), ZONAL__SPLIT_ALL, &source), ZONAL_IO,
                 "No such file");
@@ -567,7 +567,8 @@ static void test_lies(void) {
         {FOOT, 24, 4, 4, "names of classes are missing"},
         {FOOT, 24, 4, (1 << 20) + 1, "too many classes"},
         {FOOT, 24, 4, UINT32_MAX, "too many classes"},
-        {FOOT, 28, 4, 2, "is a pack of version 2, but this zonal reads version 1"},
+        {FOOT, 28, 4, 2,
+         "is a pack of version 2, but this zonal reads version 1; make it again with"},
         {ENTRY, 0, 8, 0, "a picture lies outside"},
         {ENTRY, 0, 8, 65, "a picture lies outside"},
         {ENTRY, 0, 8, 1 << 20, "a picture lies outside"},

@@ -409,6 +409,14 @@ static void check_length(const char *config, const char *metrics, double total, 
 static void test_length(void) {
     static const char step[] = "{\"kind\":\"step\",\"step\":50,\"epoch\":2.5,\"loss\":1}\n"
                                "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0.96}\n";
+    static const char flat[] = "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0,"
+                               "\"effective_rank\":5.9,\"expected_rank\":60}\n";
+    static const char before[] = "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0,"
+                                 "\"effective_rank\":1}\n"; /* by an earlier version */
+    check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.1\n", flat, 50, 0, 1);
+    check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.09\n", flat, 50, 0, 0);
+    check_length("steps = 50\n", flat, 50, 0, 0);
+    check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.1\n", before, 50, 0, 0);
     check_length("steps = 50\nepochs = 9\n", step, 50, 0, 0);
     check_length("steps = 60\ncollapse-cosine = 0.95\n", step, 60, 1, 1);
     check_length("steps = 0\nepochs = 3\ncollapse-cosine = 0.97\n", step, 60, 1, 0);

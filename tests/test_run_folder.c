@@ -251,11 +251,12 @@ static void test_lines(void) {
     test_folder folder;
     zonal__run_folder run;
     const zonal__step_line line = {.step = 7, .epoch = .25, .metrics = {.loss = {.total = 1.5}}};
-    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .log10_p = -.5};
+    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .expected_rank = 8};
     const zonal__online_result knn = {.protocol = ZONAL__ONLINE_KNN, .accuracy = .75};
     const zonal__online_result retrieval = {.protocol = ZONAL__ONLINE_RETRIEVAL, .r1 = .5};
-    static const char *const wanted[] = {"\"loss\": 1.5,", "\"mean_cosine\": null,",
-                                         "\"accuracy\": 0.75}", "\"r1\": 0.5,"};
+    static const char *const wanted[] = {
+        "\"loss\": 1.5,", "\"mean_cosine\": null,\"effective_rank\": 3,\"expected_rank\": 8,",
+        "\"accuracy\": 0.75}", "\"r1\": 0.5,"};
     if (!CHECK(test_folder_make(&folder))) return;
     if (CHECK_OK(zonal__run_folder_create_next(folder.path, "run", "", KEEP, &run))) {
         CHECK_OK(zonal__run_folder_add_step(&run, &line));

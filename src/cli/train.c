@@ -340,6 +340,17 @@ static zonal_status take_choices(const job *j) {
     return zonal__device_choices_read(file);
 }
 
+/* Curves are a copy of what metrics.jsonl has: no reason to end a run. */
+static void open_events(job *j) {
+    if (!j->training->settings.tensorboard) return;
+    if (zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
+                              &j->folder.events) != ZONAL_OK)
+        zonal__train_warn(&j->print,
+                          "no curves for TensorBoard: %s; the run goes on without them, and "
+                          "--no-tensorboard leaves them out",
+                          zonal_last_error()->message);
+}
+
 /* The checkpoint of step 0 makes a run resumable from the first instant, and shows a place that
  * cannot hold one before hours have gone into the run. */
 static zonal_status begin(job *j) {
@@ -349,11 +360,9 @@ static zonal_status begin(job *j) {
         ZONAL_TRY(zonal__resume_load(&j->resume, j->trainer));
     else
         ZONAL_TRY(make_run(j));
-    if (t->settings.tensorboard)
-        ZONAL_TRY(zonal__event_log_open(j->folder.path, zonal__trainer_steps_done(j->trainer),
-                                        &j->folder.events));
     ZONAL_TRY(use_choices(j, zonal__device_choices_write));
     zonal__train_print_open_log(&j->print, &j->folder);
+    open_events(j);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
     if (j->init[0]) zonal__train_say(&j->print, "%s", j->init);
     if (resumed) {

@@ -106,6 +106,10 @@ static int is_not_data(const char *name) {
     return strcmp(name, "data") != 0;
 }
 
+static int is_not_class_list(const char *name) {
+    return strcmp(name, "class-list") != 0;
+}
+
 /* The value that --epochs or --steps had in a configuration that was kept. */
 static int64_t value_before(const zonal__training *t, zonal__config_filter *others,
                             const char *before, int64_t now) {
@@ -167,20 +171,29 @@ static zonal_status keep_length(const zonal__resume *r, zonal__trainer *trainer)
 
 /* ---- the checkpoint -------------------------------------------------------------------------- */
 
+/* Puts the value of a flag into config.toml, where the next resume finds it. */
+static zonal_status keep_flag(const zonal__resume *r, const char *name,
+                              zonal__config_filter *others) {
+    const zonal__training *t = r->training;
+    char *line, comment[32];
+    zonal_status status;
+    if (!is_flag(t, name)) return ZONAL_OK;
+    ZONAL_TRY(zonal__config_values(&t->options, others, &line));
+    line[strcspn(line, "\n")] = '\0';
+    snprintf(comment, sizeof comment, "--%s", name);
+    status = zonal__run_folder_edit_config(r->folder, name, line + strlen(name) + strlen(" = "),
+                                           comment);
+    zonal__free(line);
+    return status;
+}
+
 /* Images in another place, or others: what was accepted is what the next resume expects. */
 static zonal_status keep_data(const zonal__resume *r) {
     const zonal__training *t = r->training;
     zonal__data_record *record;
-    char *line;
     zonal_status status;
-    if (is_flag(t, "data")) {
-        ZONAL_TRY(zonal__config_values(&t->options, is_not_data, &line));
-        line[strcspn(line, "\n")] = '\0';
-        status =
-            zonal__run_folder_edit_config(r->folder, "data", line + strlen("data = "), "--data");
-        zonal__free(line);
-        ZONAL_TRY(status);
-    }
+    ZONAL_TRY(keep_flag(r, "data", is_not_data));
+    ZONAL_TRY(keep_flag(r, "class-list", is_not_class_list));
     if (r->changes.recorded && !r->changes.changed) return ZONAL_OK;
     ZONAL_TRY(zonal__training_record(t, &record));
     status = zonal__run_folder_write_data(r->folder, record);

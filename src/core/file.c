@@ -161,20 +161,26 @@ zonal_status zonal__file_create_plain(const char *path, zonal__file **out) {
     return create(path, 1, out);
 }
 
+static zonal_status cannot_open(const char *path, int error) {
+    return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(error));
+}
+
 zonal_status zonal__file_open_plain(const char *path, int flags, int *descriptor) {
     struct stat state;
+    int error;
     /* Without O_NONBLOCK a named pipe would wait for its other end; it means nothing for files. */
     *descriptor = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*descriptor < 0) {
-        int error = errno;
+        error = errno;
         if (lstat(path, &state) == 0 && !S_ISREG(state.st_mode))
             return refuse_odd(path, state.st_mode);
-        return ZONAL_FAIL(ZONAL_IO, "cannot open %s: %s", path, strerror(error));
+        return cannot_open(path, error);
     }
-    if (fstat(*descriptor, &state) == 0 && S_ISREG(state.st_mode)) return ZONAL_OK;
+    error = fstat(*descriptor, &state) == 0 ? 0 : errno;
+    if (!error && S_ISREG(state.st_mode)) return ZONAL_OK;
     close(*descriptor);
     *descriptor = -1;
-    return refuse_odd(path, state.st_mode);
+    return error ? cannot_open(path, error) : refuse_odd(path, state.st_mode);
 }
 
 zonal_status zonal__file_write(zonal__file *file, const void *data, size_t bytes) {

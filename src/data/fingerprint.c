@@ -33,7 +33,9 @@ zonal_status zonal__fingerprint_descriptor(int descriptor, const char *path, int
     int64_t size, blocks;
     if (fstat(descriptor, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode)) return ZONAL_FAIL(ZONAL_IO, "%s is not a file", path);
+    if (!S_ISREG(about.st_mode))
+        return ZONAL_FAIL(ZONAL_IO, "%s is not a file; remove it, or put the image back there",
+                          path);
     size = about.st_size;
     blocks = (size + BLOCK - 1) / BLOCK;
     if (blocks > samples) blocks = samples;

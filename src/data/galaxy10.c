@@ -66,8 +66,10 @@ typedef struct galaxy10 {
 
 static zonal_status check_rank(const galaxy10 *g, const zonal__hdf5_dataset *set, int rank) {
     if (set->rank == rank) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" in %s has %d dimensions, but %d are expected",
-                      set->name, g->source.path, set->rank, rank);
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "\"%s\" in %s has %d dimensions, but %d are expected; store it as %s",
+                      set->name, g->source.path, set->rank, rank,
+                      rank == 1 ? "[n], a label for each image" : "[n][height][width][3]");
 }
 
 static zonal_status check_images(const galaxy10 *g) {
@@ -76,7 +78,7 @@ static zonal_status check_images(const galaxy10 *g) {
         return ZONAL_FAIL(
             ZONAL_FORMAT,
             "\"images\" in %s has elements of another type than uint8, which Galaxy10 "
-            "files have",
+            "files have; convert it to 0 to 255 in uint8",
             g->source.path);
     ZONAL_TRY(check_rank(g, &g->images, 4));
     if (shape[0] < 1 || shape[0] > MOST_PICTURES || shape[1] < 1 || shape[2] < 1 ||
@@ -84,9 +86,11 @@ static zonal_status check_images(const galaxy10 *g) {
         shape[1] * shape[2] * 3 > MOST_SLAB_BYTES || shape[3] != 3)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "\"images\" in %s has the shape [%lld][%lld][%lld][%lld], but "
-                          "[n][height][width][3] is expected",
+                          "[n][height][width][3] is expected; store at most %d images, of at "
+                          "most %d MiB each, in that shape",
                           g->source.path, (long long)shape[0], (long long)shape[1],
-                          (long long)shape[2], (long long)shape[3]);
+                          (long long)shape[2], (long long)shape[3], MOST_PICTURES,
+                          MOST_SLAB_BYTES >> 20);
     return ZONAL_OK;
 }
 
@@ -106,9 +110,11 @@ static zonal_status take_labels(galaxy10 *g, const zonal__hdf5_dataset *set, con
     for (int64_t i = 0; i < rows; i++) {
         int64_t label = label_at(set, stored + i * set->bytes);
         if (label < 0 || label >= CLASSES)
-            return ZONAL_FAIL(
-                ZONAL_FORMAT, "picture %lld in %s has label %lld, but Galaxy10 has classes 0 to %d",
-                (long long)(first + i), g->source.path, (long long)label, CLASSES - 1);
+            return ZONAL_FAIL(ZONAL_FORMAT,
+                              "picture %lld in %s has label %lld, but Galaxy10 has classes 0 to "
+                              "%d; correct it in \"ans\", or get the file again",
+                              (long long)(first + i), g->source.path, (long long)label,
+                              CLASSES - 1);
         g->source.labels[first + i] = (int32_t)label;
     }
     return ZONAL_OK;

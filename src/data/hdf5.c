@@ -53,7 +53,10 @@ zonal_status zonal__hdf5_bytes(const zonal__hdf5 *file, uint64_t address, uint64
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", file->path, strerror(errno));
         if (got == 0)
-            return ZONAL_FAIL(ZONAL_IO, "%s has become shorter while it was read", file->path);
+            return ZONAL_FAIL(ZONAL_IO,
+                              "%s has become shorter while it was read; wait until it is written, "
+                              "or get the file again",
+                              file->path);
         done += (uint64_t)got;
     }
     return ZONAL_OK;
@@ -172,7 +175,7 @@ static zonal_status open_file(zonal__hdf5 *file) {
     if (file->descriptor < 0 || fstat(file->descriptor, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", file->path, strerror(errno));
     if (!S_ISREG(about.st_mode))
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is not a file", file->path);
+        return ZONAL_FAIL(ZONAL_IO, "%s is not a file; give the name of an HDF5 file", file->path);
     file->size = about.st_size;
     return read_superblock(file);
 }

@@ -12,7 +12,7 @@ enum { NODE_HEAD = 24, CHILD = 8 };
 
 typedef struct walk {
     zonal__hdf5_dataset *set;
-    int64_t left; /* entries that may still come: no more than there are chunks, at each level */
+    int64_t left; /* entries that nodes still to come may have */
 } walk;
 
 static zonal_status damaged(const zonal__hdf5_dataset *set, const char *what) {
@@ -46,7 +46,6 @@ static zonal_status use_node(walk *w, const uint8_t *node, size_t bytes, int lev
     size_t key = 8 + 8 * (size_t)(w->set->rank + 1);
     zonal__hdf5_cursor in = {node, bytes, 0};
     for (int i = 0; i < count; i++) {
-        if (w->left-- == 0) return damaged(w->set, "its index has more chunks than it");
         if (level == 0) {
             ZONAL_TRY(take_chunk(w->set, &in));
         } else {
@@ -69,6 +68,10 @@ static zonal_status read_node(walk *w, uint64_t address, int level) {
         return damaged(set, "a node of its index is none");
     count = head[6] | head[7] << 8;
     if (count == 0) return damaged(set, "a node of its index is empty");
+    /* All nodes of a path are in memory at once: what each claims is taken off before it is read.
+     */
+    if (count > w->left) return damaged(set, "its index has more chunks than it");
+    w->left -= count;
     bytes = (size_t)count * (8 + 8 * (size_t)(set->rank + 1) + CHILD);
     ZONAL_TRY(ZONAL_NEW(&node, bytes, "the index of an HDF5 file"));
     status = zonal__hdf5_bytes(set->file, address + NODE_HEAD, bytes, node);

@@ -152,7 +152,8 @@ static zonal_status take_filter(description *d, zonal__hdf5_cursor *in, int vers
     if (version == 1 && values % 2) zonal__hdf5_skip(in, 4);
     if (kind != ZONAL__HDF5_GZIP && kind != ZONAL__HDF5_SHUFFLE && kind != ZONAL__HDF5_FLETCHER)
         return refused(d, "a filter other than gzip, shuffle and fletcher32");
-    if (kind == ZONAL__HDF5_SHUFFLE && first != (uint64_t)set->bytes)
+    /* Elements that are no whole numbers have 0 bytes here, and are left to the caller. */
+    if (kind == ZONAL__HDF5_SHUFFLE && set->bytes > 0 && first != (uint64_t)set->bytes)
         return damaged(d, "its bytes are shuffled for other elements");
 #ifndef ZONAL_HAVE_ZLIB
     if (kind == ZONAL__HDF5_GZIP)
@@ -243,6 +244,15 @@ static zonal_status make_table(description *d) {
     return ZONAL_OK;
 }
 
+/* libhdf5 numbers chunks without an index as if the dataset had grown to its largest shape, which
+ * is our order where only the first dimension may grow. */
+static zonal_status check_order(description *d) {
+    for (int i = 1; i < ZONAL__HDF5_RANK; i++)
+        if (d->most[i] != (uint64_t)d->set->shape[i])
+            return refused(d, "chunks without an index that may still grow");
+    return ZONAL_OK;
+}
+
 static zonal_status find_chunks(description *d) {
     zonal__hdf5_dataset *set = d->set;
     ZONAL_TRY(measure_chunks(d));
@@ -254,6 +264,7 @@ static zonal_status find_chunks(description *d) {
     } else {
         if (d->index == INDEX_SINGLE ? set->chunks != 1 : set->filters > 0)
             return damaged(d, "its chunks have no known form");
+        if (d->index == INDEX_IMPLICIT) ZONAL_TRY(check_order(d));
         for (int64_t i = 0; i < set->chunks; i++)
             set->table[i] = (zonal__hdf5_chunk){
                 .address = d->address + (uint64_t)(i * set->chunk_bytes),
@@ -271,7 +282,9 @@ static zonal_status find_elements(description *d) {
                           set->name, set->file->path);
     if (set->bytes == 0) return ZONAL_OK; /* no whole numbers: described, but not to be read */
     for (int i = 0; i < ZONAL__HDF5_RANK; i++) {
-        if (set->shape[i] > 0 && elements > MOST_ELEMENTS / set->shape[i])
+        /* Each by itself too: a dimension of 0 would let any other one pass. */
+        if (set->shape[i] > MOST_ELEMENTS ||
+            (set->shape[i] > 0 && elements > MOST_ELEMENTS / set->shape[i]))
             elements = MOST_ELEMENTS + 1;
         else
             elements *= set->shape[i];

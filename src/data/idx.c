@@ -72,7 +72,12 @@ static void input_close(input *in) {
 static zonal_status open_packed(input *in) {
 #ifdef ZONAL_HAVE_ZLIB
     int descriptor = dup(fileno(in->plain));
-    if (descriptor < 0 || lseek(descriptor, 0, SEEK_SET) != 0) return cannot_read(in, errno);
+    if (descriptor < 0) return cannot_read(in, errno);
+    if (lseek(descriptor, 0, SEEK_SET) != 0) {
+        int error = errno;
+        close(descriptor);
+        return cannot_read(in, error);
+    }
     in->packed = gzdopen(descriptor, "rb");
     if (!in->packed) {
         close(descriptor);
@@ -160,8 +165,9 @@ static zonal_status read_sizes(input *in, int rank, uint32_t *size) {
     if (head[2] != 8 || head[3] != rank)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s holds an idx array of type %d with %d dimensions, but type 8 (bytes) "
-                          "with %d is expected",
-                          in->path, head[2], head[3], rank);
+                          "with %d is expected; give one of %s",
+                          in->path, head[2], head[3], rank,
+                          rank == 1 ? "labels (idx1-ubyte)" : "images (idx3-ubyte)");
     if (got < wanted) return damaged(in, "it ends within its header");
     for (int i = 0; i < rank; i++) size[i] = big_endian(head + 4 + 4 * i);
     return ZONAL_OK;

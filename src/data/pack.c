@@ -325,7 +325,9 @@ static zonal_status check_foot(pack *p, foot *last) {
     ZONAL_TRY(zonal__pack_copy(&p->source, 0, sizeof first, &first));
     ZONAL_TRY(zonal__pack_copy(&p->source, end, sizeof *last, last));
     if (!zonal__pack_is(&first, sizeof first))
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is not a pack: it does not begin with ZONALPK1",
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is not a pack: it does not begin with ZONALPK1; give a file that "
+                          "zonal data pack wrote",
                           p->source.path);
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
         return damaged(p, "its end is missing");
@@ -333,7 +335,8 @@ static zonal_status check_foot(pack *p, foot *last) {
         return damaged(p, "the checksum of its last 64 bytes is wrong");
     if (last->version != VERSION)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a pack of version %u, but this zonal reads version %d",
+                          "%s is a pack of version %u, but this zonal reads version %d; make it "
+                          "again with zonal data pack of this version",
                           p->source.path, (unsigned)last->version, VERSION);
     if (last->table % ALIGNMENT != 0 || last->table < sizeof(head) || last->table > end ||
         last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||

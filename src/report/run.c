@@ -10,6 +10,7 @@
 
 #include "core/memory.h"
 #include "core/text.h"
+#include "train/meter.h"
 
 void zonal__report_note(zonal__report_run *run, const char *format, ...) {
     va_list arguments;
@@ -140,9 +141,21 @@ int zonal__report_is_unfinished(const zonal__report_run *run) {
     return run->steps < zonal__report_total_steps(run);
 }
 
+static double known(double value, double otherwise) {
+    return isnan(value) ? otherwise : value;
+}
+
+/* To training a NaN is collapse; here it is a number that the run did not log or set, such as the
+ * expected rank in runs of earlier versions, and says nothing. */
 int zonal__report_is_collapsed(const zonal__report_run *run) {
-    return zonal__report_last(run, "mean_cosine") >
-           zonal__report_setting_number(run, "collapse-cosine");
+    const zonal__meter meter = {
+        .mean_cosine = known(zonal__report_last(run, "mean_cosine"), -INFINITY),
+        .effective_rank = known(zonal__report_last(run, "effective_rank"), INFINITY),
+        .expected_rank = known(zonal__report_last(run, "expected_rank"), 0)};
+    const zonal__collapse_limits limits = {
+        .cosine = known(zonal__report_setting_number(run, "collapse-cosine"), INFINITY),
+        .rank = known(zonal__report_setting_number(run, "collapse-rank"), 0)};
+    return zonal__meter_collapsed(&meter, &limits) != NULL;
 }
 
 double zonal__report_last(const zonal__report_run *run, const char *name) {

@@ -75,8 +75,8 @@ double zonal__report_result_of(const zonal__report_run *run, const char *name);
 
 /* How many steps the settings ask for; NaN where they do not say. */
 double zonal__report_total_steps(const zonal__report_run *run);
-/* Whether fewer steps were made; whether the mean cosine that was logged last is beyond what the
- * run's settings call collapse. */
+/* Whether fewer steps were made; whether the mean cosine or the effective rank that was logged last
+ * is beyond what the run's settings call collapse. */
 int zonal__report_is_unfinished(const zonal__report_run *run);
 int zonal__report_is_collapsed(const zonal__report_run *run);
 

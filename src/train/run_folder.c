@@ -476,6 +476,7 @@ zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step
     begin_line(&json, "meter", step);
     zonal__json_key_double(&json, "mean_cosine", meter->mean_cosine);
     zonal__json_key_double(&json, "effective_rank", meter->effective_rank);
+    zonal__json_key_double(&json, "expected_rank", meter->expected_rank);
     zonal__json_key_double(&json, "log10_p", meter->log10_p);
     zonal__json_key_double(&json, "rho", meter->rho);
     zonal__event_log_meter(folder->events, step, meter);

@@ -34,7 +34,8 @@
  *
  *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
  *                  seconds (of training so far)
- *     meter        mean_cosine, effective_rank, log10_p, rho
+ *     meter        mean_cosine, effective_rank, expected_rank (that of uniform points), log10_p,
+ *                  rho
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
  *     checkpoint   score, best (whether it is the highest so far)
  *

@@ -1,7 +1,7 @@
 /*
  * The fast host backend's operations, as cpu.c puts them into the table. Their contract is that of
  * backend/backend.h; what they share is in rows.h (checks, norms, projection), tiles.h (all pairs),
- * second_moment.h, blas.h, threads.h and kernels.h.
+ * second_moment.h, threads.h and kernels.h.
  */
 #ifndef ZONAL_BACKEND_CPU_CPU_H
 #define ZONAL_BACKEND_CPU_CPU_H
