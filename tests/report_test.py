@@ -238,6 +238,31 @@ def test_states():
         assert rows[0][3] == "60.0", rows
         clean("a")
 
+    @case("only seeds are averaged; a later step on other images does not count")
+    def _():
+        make_run("a", lines=60)
+        rest = "test part of /data/images; checkpoint last; {} px, centre, mean 0.5; fp32"
+        found = (("L-BFGS, seed 0", 8, 1.0), ("L-BFGS, seed 1", 8, 0.9),
+                 ("SGD, 1 epochs, rate 0.0001, seed 0", 8, 0.5), ("L-BFGS, seed 0", 6, 0.2))
+        results = [{"protocol": "linear", "features": "backbone", "test": 10, "step": 60,
+                    "accuracy": accuracy, "data": "/data/images", "part": "test",
+                    "conditions": f"linear of the backbone, {how}; {rest.format(side)}"}
+                   for how, side, accuracy in found]
+        other = {**results[0], "step": 90, "data": "/data/other", "accuracy": 0.1,
+                 "conditions": results[0]["conditions"].replace("images", "other")}
+        for conditions in (True, False):
+            with open("a/eval/linear.json", "w") as file:
+                kept = results + [other] if conditions else [
+                    {**results[0], "epochs": 1}, {**results[0], "epochs": 9, "accuracy": 0}, other]
+                if not conditions:  # as an earlier version wrote them
+                    kept = [{key: r[key] for key in r if key != "conditions"} for r in kept]
+                json.dump({"results": kept}, file)
+            page, _, _ = make_page("a")
+            rows = rows_of(page, page.find("table", section(page, "comparison"))[1])
+            want = "95.0" if conditions else "100.0"
+            assert want in rows[0], rows
+        clean("a")
+
     @case("monitors: log10_p and rho where they are logged, else the logarithm of p")
     def _():
         make_run("a", lines=60)
