@@ -219,6 +219,26 @@ def test_not_stored():
         assert done.stderr.count("\n") == 1
         os.remove("run/eval")
 
+    @case("no link in a run folder is followed: the result is printed, with a warning")
+    def _():
+        os.makedirs("elsewhere")
+        for link, target in (("run/eval", "elsewhere"), ("run/eval/partial", "elsewhere"),
+                             ("run/eval/knn.json", "precious.json")):
+            if link != "run/eval":
+                os.makedirs("run/eval", exist_ok=True)
+            with open("precious.json", "w") as file:
+                file.write('{"results": [], "mine": 1}')
+            os.symlink(os.path.abspath(target), link)
+            done = run("eval", "run", *KNN, *(("--limit", 20) if "partial" in link else ()))
+            assert done.returncode == 0 and "top 1" in done.stdout, done.stderr
+            assert done.stderr.startswith("zonal: warning: ") and link in done.stderr, done.stderr
+            assert os.listdir("elsewhere") == [] and os.path.islink(link)
+            assert open("precious.json").read() == '{"results": [], "mine": 1}'
+            os.remove(link)
+        shutil.rmtree("run/eval")
+        os.remove("precious.json")
+        os.rmdir("elsewhere")
+
     @case("a full disk: printed, a warning, the old file whole, nothing half-written")
     def _():
         before = run_json("eval", "run", *KNN)
