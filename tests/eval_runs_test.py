@@ -183,6 +183,11 @@ def test_stored():
         assert done.returncode == 0 and "knn.json.damaged" in done.stderr, done.stderr
         assert len(stored("run/eval/knn.json")) == 2
         assert open("run/eval/knn.json.damaged").read().endswith('"kn')
+        with open("run/eval/knn.json", "w") as file:
+            file.write("another")
+        done_well("eval", "run", *KNN)
+        assert open("run/eval/knn.json.damaged").read().endswith('"kn')
+        assert open("run/eval/knn.json.damaged-2").read() == "another"
 
     @case("results of an earlier version, without conditions, are replaced")
     def _():

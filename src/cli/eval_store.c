@@ -107,9 +107,13 @@ static zonal_status parse(const char *path, stored *s) {
     return read_members(&reader, s);
 }
 
+/* Under the first free name: what was put aside earlier stays. */
 static zonal_status put_aside(const char *path) {
-    char aside[PATH_ROOM + 16];
+    char aside[PATH_ROOM + 32];
+    struct stat there;
     snprintf(aside, sizeof aside, "%s.damaged", path);
+    for (int i = 2; lstat(aside, &there) == 0 && i < 1000; i++)
+        snprintf(aside, sizeof aside, "%s.damaged-%d", path, i);
     zonal__log("%s; it is now %s", zonal_last_error()->message, aside);
     if (rename(path, aside) == 0) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO, "%s is damaged and cannot be renamed: %s", path, strerror(errno));
