@@ -304,6 +304,24 @@ def test_metadata():
             file.write(text)
         os.remove("out/README.md")
 
+    @case("what a results file says is text in the card, and no markup")
+    def _():
+        path = "run/eval/knn.json"
+        text = open(path).read()
+        found = json.loads(text)
+        for r in found["results"]:
+            r["part"] = "test: {a\n  b | [x](http://x) ![y](z) <b> `c`"
+        with open(path, "w") as file:
+            json.dump(found, file)
+        done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
+        card = open("out/README.md").read()
+        assert 'split: "test: {a?  b | [x](http://x) ![y](z) <b> `c`"\n' in card, card
+        (row,) = [line for line in card.splitlines() if line.startswith("| k-NN")]
+        assert row.count("|") == 4 and not set("[]!<>`") & set(row), row
+        with open(path, "w") as file:
+            file.write(text)
+        os.remove("out/README.md")
+
     rewrite_metadata("out/b.safetensors", "w.safetensors", mean="0.5]); print('code'")
     for command in ("embed", "export"):
         refused(f"metadata that cannot be meant: {command}", 1, "zonal.mean", command,

@@ -70,7 +70,7 @@ static void put_quoted(zonal__file *file, const char *text) {
 static void put_plain(zonal__file *file, const char *text) {
     for (const char *c = text; *c;) {
         const int bytes = zonal__text_utf8(c);
-        if (bytes == 0 || (unsigned char)*c < ' ' || *c == 127 || strchr("|<>`", *c))
+        if (bytes == 0 || (unsigned char)*c < ' ' || *c == 127 || strchr("|<>`[]!", *c))
             zonal__file_print(file, "?");
         else
             zonal__file_print(file, "%.*s", bytes, c);
@@ -170,12 +170,16 @@ static zonal_status put_result(void *context, const zonal__stored_result *r) {
         put_quoted(w->file, base_name(r->data));
         zonal__file_print(w->file, "\n      name: ");
         put_quoted(w->file, base_name(r->data));
-        zonal__file_print(w->file, "\n      split: %s\n    metrics:\n", r->part);
+        zonal__file_print(w->file, "\n      split: ");
+        put_quoted(w->file, r->part);
+        zonal__file_print(w->file, "\n    metrics:\n");
         put_metrics(w, r);
     } else {
         if (w->count == 0)
             zonal__file_print(w->file, "| protocol | images | result |\n|---|---|---|\n");
-        zonal__file_print(w->file, "| %s | %" PRId64 " of the %s part of ", how, r->test, r->part);
+        zonal__file_print(w->file, "| %s | %" PRId64 " of the ", how, r->test);
+        put_plain(w->file, r->part);
+        zonal__file_print(w->file, " part of ");
         put_plain(w->file, base_name(r->data));
         zonal__file_print(w->file, " |");
         put_metrics(w, r);
