@@ -280,6 +280,19 @@ def test_metadata():
         assert entry["metrics"][0]["type"] == "accuracy"
         assert entry["metrics"][0]["value"] == round(100 * result["accuracy"], 2)
 
+    @case("the card takes no results with other preprocessing than it states")
+    def _():
+        before = open("out/README.md").read()
+        kept = open("run/eval/knn.json").read()
+        for other in (("--side", 8), ("--mean", "0.1"), ("--crop", "whole"),
+                      ("--checkpoint", "run/checkpoints/step-00000001.safetensors")):
+            done_well("eval", "run", "--protocol", "knn", "--quiet", *other)
+        assert len(json.load(open("run/eval/knn.json"))["results"]) == 10
+        done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
+        assert open("out/README.md").read() == before
+        with open("run/eval/knn.json", "w") as file:
+            file.write(kept)
+
     @case("a card is replaced, somebody's own README.md is not")
     def _():
         done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")

@@ -44,12 +44,11 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
-static void describe_view(const zonal__training *training, char *out, size_t size) {
+static void describe_view(const zonal__training *training,
+                          char out[ZONAL__PREPROCESSING_SENTENCE]) {
     zonal__preprocessing p;
     zonal__preprocessing_of_run(training, &p);
-    snprintf(out, size, "%s px, %s, mean %s, deviation %s", zonal__preprocessing_get(&p, "side"),
-             zonal__preprocessing_get(&p, "crop"), zonal__preprocessing_get(&p, "mean"),
-             zonal__preprocessing_get(&p, "deviation"));
+    zonal__preprocessing_describe(&p, out);
 }
 
 zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
@@ -71,7 +70,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     snprintf(run->name, sizeof run->name, "%s", subject->name);
     snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
     snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
-    describe_view(&subject->training, run->view, sizeof run->view);
+    describe_view(&subject->training, run->view);
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));

@@ -43,7 +43,7 @@ typedef struct zonal__eval_run {
     char data[ZONAL__TRAINING_PATH];
     int own_data; /* 1: what the run was trained on */
     const char *part;
-    char view[4 * ZONAL__PREPROCESSING_TEXT]; /* "32 px, centre, mean 0.5, deviation 0.25" */
+    char view[ZONAL__PREPROCESSING_SENTENCE];
     const char *precision;
     zonal__run_place place;              /* once all runs are there */
     char not_kept[ZONAL__EVAL_SENTENCE]; /* why its results could not be stored; "" */

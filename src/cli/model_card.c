@@ -118,9 +118,22 @@ typedef struct writer {
     int count; /* of the results written */
 } writer;
 
+/* Whether a result was found with the preprocessing that the card states. */
+static int is_as_stated(const zonal__card *card, const zonal__stored_result *r) {
+    static const char *const checkpoints[] = {"last", "best"};
+    char view[ZONAL__PREPROCESSING_SENTENCE], part[ZONAL__PREPROCESSING_SENTENCE + 32];
+    zonal__preprocessing_describe(&card->preprocessing, view);
+    for (int i = 0; i < 2; i++) {
+        snprintf(part, sizeof part, "; checkpoint %s; %s; ", checkpoints[i], view);
+        if (strstr(r->conditions, part)) return 1;
+    }
+    return 0;
+}
+
 /* The file holds the backbone alone, and only what was found for these very weights counts. */
 static int belongs(const writer *w, const zonal__stored_result *r) {
-    return strcmp(r->features, "backbone") == 0 && w->card->step >= 0 && r->step == w->card->step;
+    return strcmp(r->features, "backbone") == 0 && w->card->step >= 0 && r->step == w->card->step &&
+           is_as_stated(w->card, r);
 }
 
 static void describe(const zonal__stored_result *r, char *out, size_t size) {
