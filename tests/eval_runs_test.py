@@ -151,6 +151,15 @@ def test_stored():
         text = done_well("eval", "run", *KNN, "--limit", 20)
         assert "20 test images, 20 to learn from (--limit)" in text, text
 
+    @case("a limit that leaves out nothing is none, also where it is the number of images")
+    def _():
+        (whole,) = run_json("eval", "run", *RETRIEVAL)["results"]
+        for limit, partial in ((TEST, False), (TEST - 1, True)):
+            (found,) = run_json("eval", "run", *RETRIEVAL, "--limit", limit)["results"]
+            assert ("limit" in found) == partial and found["test"] == limit
+            assert (found["conditions"] == whole["conditions"]) == (not partial)
+            assert os.path.exists("run/eval/partial/retrieval.json") == partial
+
     @case("other conditions stand beside, the same replace")
     def _():
         run_json("eval", "run", *KNN, "--k", 5)
