@@ -122,6 +122,15 @@ def test_means():
         assert "long-1 is not finished: the weights are of step 2 of 4" in done.stderr, done.stderr
         assert "mean of" not in done.stdout and "steps done (4 and 2)" in done.stdout, done.stdout
 
+    @case("the steps of best checkpoints are no reason against a mean")
+    def _():
+        train("long-rate", "--lr", "0.01", "--checkpoint-every", 2, "--keep", 3, steps=4)
+        for name, step in (("long-0", 4), ("long-rate", 2)):
+            shutil.copy(f"{name}/checkpoints/step-{step:08}.safetensors",
+                        f"{name}/checkpoints/best.safetensors")
+        text = done_well("eval", "long-0", "long-rate", *RETRIEVAL, "--checkpoint", "best")
+        assert "differ in lr (0.001 and 0.01)." in " ".join(text.split()), text
+
     for name in os.listdir():
         shutil.rmtree(name)
 

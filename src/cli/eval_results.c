@@ -97,18 +97,21 @@ void zonal__eval_results_fini(zonal__eval_results *results) {
 
 /* The best checkpoints of one experiment are of different steps, the last ones must not be. A file
  * of weights says nothing about its training, so it is alike to nothing. */
+zonal__run_sample zonal__eval_results_sample(const zonal__eval_results *results, int i) {
+    const zonal__eval_run *run = &results->runs[i];
+    const int best = strcmp(run->step_name, "best") == 0;
+    return (zonal__run_sample){.settings = &run->settings,
+                               .images = run->images,
+                               .step = !run->is_run ? -1 - i
+                                       : best       ? 0
+                                                    : run->step};
+}
+
 void zonal__eval_results_group(zonal__eval_results *results) {
     zonal__run_sample samples[ZONAL__EVAL_RUNS];
     zonal__run_place places[ZONAL__EVAL_RUNS];
-    for (int i = 0; i < results->run_count; i++) {
-        const zonal__eval_run *run = &results->runs[i];
-        const int best = strcmp(run->step_name, "best") == 0;
-        samples[i] = (zonal__run_sample){.settings = &run->settings,
-                                         .images = run->images,
-                                         .step = !run->is_run ? -1 - i
-                                                 : best       ? 0
-                                                              : run->step};
-    }
+    for (int i = 0; i < results->run_count; i++)
+        samples[i] = zonal__eval_results_sample(results, i);
     zonal__run_group(results->run_count, samples, places);
     for (int i = 0; i < results->run_count; i++) results->runs[i].place = places[i];
 }

@@ -92,6 +92,9 @@ void zonal__eval_results_fini(zonal__eval_results *results);
 /* To be called when all runs are there and before anything below: which runs belong together. */
 void zonal__eval_results_group(zonal__eval_results *results);
 
+/* What run i is grouped by. */
+zonal__run_sample zonal__eval_results_sample(const zonal__eval_results *results, int i);
+
 /* Whether two results are of the same thing but for seeds: their mean may be taken. */
 int zonal__eval_results_alike(const zonal__eval_results *results, const zonal__eval_result *a,
                               const zonal__eval_result *b);
