@@ -338,6 +338,20 @@ def test_odd_input():
         assert line["of"]["data-x"].split()[-1] == "60"
         clean("a")
 
+    @case("a step that can be none is a damaged line")
+    def _():
+        make_run("a", lines=60)
+        make_run("b", seed=1, lines=60)
+        with open("a/metrics.jsonl", "a") as file:
+            for step in ("1e300", "-1", "1e999"):
+                file.write(f'{{"kind":"step","step":{step},"loss":1}}\n')
+        page, _, done = make_page("a", "b")
+        for number, step in ((63, "1e+300"), (64, "-1"), (65, "inf")):
+            assert f"line {number} of metrics.jsonl is left out: {step} is no step" in done.stderr
+        rows = rows_of(page, page.find("table", section(page, "comparison"))[0])
+        assert rows[0][2] == "60" and rows[2][0].startswith("Mean of 2 seeds"), rows
+        clean("a", "b")
+
     @case("a run that has only begun: its settings alone")
     def _():
         os.makedirs("a")
