@@ -396,7 +396,7 @@ def test_odd_input():
 
 TINY = ("train", "textures:disk", "--texture-count", 40, "--texture-size", 24, "--side", 16,
         "--batch", 8, "--steps", 2, "--width", 0.0625, "--projector", "16-8", "--eval", "none",
-        "--method", "mmd-band", "--quiet")
+        "--method", "mmd-band", "--device", "cpu", "--quiet")
 
 
 def test_pictures():
@@ -443,6 +443,21 @@ def test_pictures():
         sizes = [image.size for _, image in found]
         assert sizes == [(24, 24), (16, 16), (16, 16)] * 3, sizes
         assert len({image.tobytes() for _, image in found}) == 9
+
+    @case("the views of a run that was trained on CUDA are shown on any machine")
+    def _():
+        page, _, _ = make_page("run", options=("--quiet",))
+        before = [image.tobytes() for _, image in pictures(page, "views")]
+        with open("run/config.toml") as file:
+            config = file.read()
+        changed = re.sub('^device = "cpu" ', 'device = "cuda"', config, flags=re.M)
+        assert changed != config
+        with open("run/config.toml", "w") as file:
+            file.write(changed)
+        page, _, _ = make_page("run", options=("--quiet",))
+        assert [image.tobytes() for _, image in pictures(page, "views")] == before
+        with open("run/config.toml", "w") as file:
+            file.write(config)
 
     @case("without its weights a run is still reported, with the reason")
     def _():
