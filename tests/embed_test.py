@@ -5,6 +5,7 @@ import csv
 import os
 import shutil
 import struct
+import subprocess
 import sys
 import zlib
 
@@ -97,6 +98,27 @@ def test_index():
         done_well("embed", "run", "--split", "test", "--out", "C.npy", "--index", "none")
         assert not os.path.exists("C.csv")
 
+    @case("a file that nobody named is replaced only if it is an index")
+    def _():
+        with open("F.csv", "w") as file:
+            file.write("mine\n")
+        done = run("embed", "run", "--split", "test", "--out", "F.npy")
+        assert done.returncode == 1 and "F.csv" in done.stderr and "--index" in done.stderr, done
+        assert open("F.csv").read() == "mine\n" and not os.path.exists("F.npy")
+        done_well("embed", "run", "--split", "test", "--out", "F.npy", "--index", "F.csv")
+        for i in range(2):  # given by name; then an index, which is replaced
+            assert len(read_index("F.csv")) == TEST
+            done_well("embed", "run", "--split", "test", "--out", "F.npy", "--quiet")
+
+    @case("a pipe has no index beside it")
+    def _():
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            os.symlink(f"/proc/{os.getpid()}/fd/{other.stdin.fileno()}", "pipe.npy")
+            done = run("embed", "run", "--split", "test", "--out", "pipe.npy", "--quiet")
+            rows = other.communicate()[0]
+        assert done.returncode == 0, done.stderr
+        assert rows.startswith(b"\x93NUMPY") and not os.path.exists("pipe.csv")
+
     @case("images without labels")
     def _():
         done_well("embed", "run", "--data", "textures:disk", "--texture-count", 3,
@@ -104,7 +126,7 @@ def test_index():
         assert [row[2:] for row in read_index("T.csv")] == [["", ""]] * 3
 
     for name in os.listdir():
-        if os.path.isfile(name):
+        if not os.path.isdir(name):
             os.remove(name)
     refused("an index in the place of the rows", 2, "--index", "embed", "run", "--out", "E.npy",
             "--index", "E.npy")

@@ -122,6 +122,15 @@ def test_means():
         assert "long-1 is not finished: the weights are of step 2 of 4" in done.stderr, done.stderr
         assert "mean of" not in done.stdout and "steps done (4 and 2)" in done.stdout, done.stdout
 
+    @case("the steps of best checkpoints are no reason against a mean")
+    def _():
+        train("long-rate", "--lr", "0.01", "--checkpoint-every", 2, "--keep", 3, steps=4)
+        for name, step in (("long-0", 4), ("long-rate", 2)):
+            shutil.copy(f"{name}/checkpoints/step-{step:08}.safetensors",
+                        f"{name}/checkpoints/best.safetensors")
+        text = done_well("eval", "long-0", "long-rate", *RETRIEVAL, "--checkpoint", "best")
+        assert "differ in lr (0.001 and 0.01)." in " ".join(text.split()), text
+
     for name in os.listdir():
         shutil.rmtree(name)
 
@@ -150,6 +159,15 @@ def test_stored():
         assert open("run/eval/knn.json").read() == before
         text = done_well("eval", "run", *KNN, "--limit", 20)
         assert "20 test images, 20 to learn from (--limit)" in text, text
+
+    @case("a limit that leaves out nothing is none, also where it is the number of images")
+    def _():
+        (whole,) = run_json("eval", "run", *RETRIEVAL)["results"]
+        for limit, partial in ((TEST, False), (TEST - 1, True)):
+            (found,) = run_json("eval", "run", *RETRIEVAL, "--limit", limit)["results"]
+            assert ("limit" in found) == partial and found["test"] == limit
+            assert (found["conditions"] == whole["conditions"]) == (not partial)
+            assert os.path.exists("run/eval/partial/retrieval.json") == partial
 
     @case("other conditions stand beside, the same replace")
     def _():
@@ -183,6 +201,11 @@ def test_stored():
         assert done.returncode == 0 and "knn.json.damaged" in done.stderr, done.stderr
         assert len(stored("run/eval/knn.json")) == 2
         assert open("run/eval/knn.json.damaged").read().endswith('"kn')
+        with open("run/eval/knn.json", "w") as file:
+            file.write("another")
+        done_well("eval", "run", *KNN)
+        assert open("run/eval/knn.json.damaged").read().endswith('"kn')
+        assert open("run/eval/knn.json.damaged-2").read() == "another"
 
     @case("results of an earlier version, without conditions, are replaced")
     def _():
@@ -218,6 +241,26 @@ def test_not_stored():
         assert done.stderr.startswith("zonal: warning: ") and "run/eval" in done.stderr
         assert done.stderr.count("\n") == 1
         os.remove("run/eval")
+
+    @case("no link in a run folder is followed: the result is printed, with a warning")
+    def _():
+        os.makedirs("elsewhere")
+        for link, target in (("run/eval", "elsewhere"), ("run/eval/partial", "elsewhere"),
+                             ("run/eval/knn.json", "precious.json")):
+            if link != "run/eval":
+                os.makedirs("run/eval", exist_ok=True)
+            with open("precious.json", "w") as file:
+                file.write('{"results": [], "mine": 1}')
+            os.symlink(os.path.abspath(target), link)
+            done = run("eval", "run", *KNN, *(("--limit", 20) if "partial" in link else ()))
+            assert done.returncode == 0 and "top 1" in done.stdout, done.stderr
+            assert done.stderr.startswith("zonal: warning: ") and link in done.stderr, done.stderr
+            assert os.listdir("elsewhere") == [] and os.path.islink(link)
+            assert open("precious.json").read() == '{"results": [], "mine": 1}'
+            os.remove(link)
+        shutil.rmtree("run/eval")
+        os.remove("precious.json")
+        os.rmdir("elsewhere")
 
     @case("a full disk: printed, a warning, the old file whole, nothing half-written")
     def _():

@@ -226,7 +226,7 @@ def test_metadata():
     make_images()
     train("run", "--width", "0.125", "--crop", "centre", "--mean", "0.3", "--deviation", "0.7")
     done_well("eval", "run", "--protocol", "knn", "--quiet")
-    done_well("eval", "run", "--protocol", "linear", "--l2", "0.1", "--limit", 30, "--quiet")
+    done_well("eval", "run", "--protocol", "linear", "--l2", "0.1", "--limit", 20, "--quiet")
     os.mkdir("out")
 
     @case("the metadata of the file")
@@ -280,6 +280,19 @@ def test_metadata():
         assert entry["metrics"][0]["type"] == "accuracy"
         assert entry["metrics"][0]["value"] == round(100 * result["accuracy"], 2)
 
+    @case("the card takes no results with other preprocessing than it states")
+    def _():
+        before = open("out/README.md").read()
+        kept = open("run/eval/knn.json").read()
+        for other in (("--side", 8), ("--mean", "0.1"), ("--crop", "whole"),
+                      ("--checkpoint", "run/checkpoints/step-00000001.safetensors")):
+            done_well("eval", "run", "--protocol", "knn", "--quiet", *other)
+        assert len(json.load(open("run/eval/knn.json"))["results"]) == 10
+        done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
+        assert open("out/README.md").read() == before
+        with open("run/eval/knn.json", "w") as file:
+            file.write(kept)
+
     @case("a card is replaced, somebody's own README.md is not")
     def _():
         done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
@@ -300,6 +313,24 @@ def test_metadata():
             file.write(text.replace('"step": 1,', '"step": 2,'))
         done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
         assert "no result of `zonal eval` for these weights" in open("out/README.md").read()
+        with open(path, "w") as file:
+            file.write(text)
+        os.remove("out/README.md")
+
+    @case("what a results file says is text in the card, and no markup")
+    def _():
+        path = "run/eval/knn.json"
+        text = open(path).read()
+        found = json.loads(text)
+        for r in found["results"]:
+            r["part"] = "test: {a\n  b | [x](http://x) ![y](z) <b> `c`"
+        with open(path, "w") as file:
+            json.dump(found, file)
+        done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
+        card = open("out/README.md").read()
+        assert 'split: "test: {a?  b | [x](http://x) ![y](z) <b> `c`"\n' in card, card
+        (row,) = [line for line in card.splitlines() if line.startswith("| k-NN")]
+        assert row.count("|") == 4 and not set("[]!<>`") & set(row), row
         with open(path, "w") as file:
             file.write(text)
         os.remove("out/README.md")

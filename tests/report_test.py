@@ -238,6 +238,31 @@ def test_states():
         assert rows[0][3] == "60.0", rows
         clean("a")
 
+    @case("only seeds are averaged; a later step on other images does not count")
+    def _():
+        make_run("a", lines=60)
+        rest = "test part of /data/images; checkpoint last; {} px, centre, mean 0.5; fp32"
+        found = (("L-BFGS, seed 0", 8, 1.0), ("L-BFGS, seed 1", 8, 0.9),
+                 ("SGD, 1 epochs, rate 0.0001, seed 0", 8, 0.5), ("L-BFGS, seed 0", 6, 0.2))
+        results = [{"protocol": "linear", "features": "backbone", "test": 10, "step": 60,
+                    "accuracy": accuracy, "data": "/data/images", "part": "test",
+                    "conditions": f"linear of the backbone, {how}; {rest.format(side)}"}
+                   for how, side, accuracy in found]
+        other = {**results[0], "step": 90, "data": "/data/other", "accuracy": 0.1,
+                 "conditions": results[0]["conditions"].replace("images", "other")}
+        for conditions in (True, False):
+            with open("a/eval/linear.json", "w") as file:
+                kept = results + [other] if conditions else [
+                    {**results[0], "epochs": 1}, {**results[0], "epochs": 9, "accuracy": 0}, other]
+                if not conditions:  # as an earlier version wrote them
+                    kept = [{key: r[key] for key in r if key != "conditions"} for r in kept]
+                json.dump({"results": kept}, file)
+            page, _, _ = make_page("a")
+            rows = rows_of(page, page.find("table", section(page, "comparison"))[1])
+            want = "95.0" if conditions else "100.0"
+            assert want in rows[0], rows
+        clean("a")
+
     @case("monitors: log10_p and rho where they are logged, else the logarithm of p")
     def _():
         make_run("a", lines=60)
@@ -313,6 +338,20 @@ def test_odd_input():
         assert line["of"]["data-x"].split()[-1] == "60"
         clean("a")
 
+    @case("a step that can be none is a damaged line")
+    def _():
+        make_run("a", lines=60)
+        make_run("b", seed=1, lines=60)
+        with open("a/metrics.jsonl", "a") as file:
+            for step in ("1e300", "-1", "1e999"):
+                file.write(f'{{"kind":"step","step":{step},"loss":1}}\n')
+        page, _, done = make_page("a", "b")
+        for number, step in ((63, "1e+300"), (64, "-1"), (65, "inf")):
+            assert f"line {number} of metrics.jsonl is left out: {step} is no step" in done.stderr
+        rows = rows_of(page, page.find("table", section(page, "comparison"))[0])
+        assert rows[0][2] == "60" and rows[2][0].startswith("Mean of 2 seeds"), rows
+        clean("a", "b")
+
     @case("a run that has only begun: its settings alone")
     def _():
         os.makedirs("a")
@@ -357,7 +396,7 @@ def test_odd_input():
 
 TINY = ("train", "textures:disk", "--texture-count", 40, "--texture-size", 24, "--side", 16,
         "--batch", 8, "--steps", 2, "--width", 0.0625, "--projector", "16-8", "--eval", "none",
-        "--method", "mmd-band", "--quiet")
+        "--method", "mmd-band", "--device", "cpu", "--quiet")
 
 
 def test_pictures():
@@ -404,6 +443,21 @@ def test_pictures():
         sizes = [image.size for _, image in found]
         assert sizes == [(24, 24), (16, 16), (16, 16)] * 3, sizes
         assert len({image.tobytes() for _, image in found}) == 9
+
+    @case("the views of a run that was trained on CUDA are shown on any machine")
+    def _():
+        page, _, _ = make_page("run", options=("--quiet",))
+        before = [image.tobytes() for _, image in pictures(page, "views")]
+        with open("run/config.toml") as file:
+            config = file.read()
+        changed = re.sub('^device = "cpu" ', 'device = "cuda"', config, flags=re.M)
+        assert changed != config
+        with open("run/config.toml", "w") as file:
+            file.write(changed)
+        page, _, _ = make_page("run", options=("--quiet",))
+        assert [image.tobytes() for _, image in pictures(page, "views")] == before
+        with open("run/config.toml", "w") as file:
+            file.write(config)
 
     @case("without its weights a run is still reported, with the reason")
     def _():

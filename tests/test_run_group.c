@@ -64,6 +64,7 @@ static void test_differences(void) {
     check_pair(base, "", "", "");
     check_pair(base, "threads = 1\ndevice = \"cpu\"\n",
                "threads = 8\ndevice = \"cuda\"\nlog-every = 50\nkeep = 9\n", "");
+    check_pair(base, "tensorboard = false\n", "tensorboard = true\n", "");
     check_pair(base, "lambda = 0.05\n", "lambda = 0.5\n", "lambda (0.05 and 0.5)");
     check_pair(base, "batch = 64\n", "", "batch (64 and not given)");
     check_pair(base, "", "batch = 64\n", "batch (not given and 64)");

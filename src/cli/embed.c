@@ -1,9 +1,12 @@
 /*
  * zonal embed: what a network makes of pictures, as .npy files, and a .csv of what each row is of.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/eval_subject.h"
@@ -66,6 +69,8 @@ static const zonal__cli_usage usage = {
     .least = 1,
     .most = 1};
 
+#define INDEX_HEAD "index,name,label,class\n"
+
 typedef struct output {
     zonal__file *features, *projections, *index; /* NULL: not asked for */
     int64_t feature_dim, projection_dim;
@@ -109,9 +114,23 @@ static void put_lines(const output *o, const zonal__features_batch *batch) {
     }
 }
 
+static const char *rows_path(const settings *s) {
+    return s->out ? s->out : s->projections;
+}
+
+/* By default an index lies beside a file, not beside a pipe or a device, nor beside what standard
+ * output was redirected to, whose name is not known. */
+static int wants_index(const settings *s) {
+    const char *rows = rows_path(s);
+    struct stat there;
+    if (s->index) return strcmp(s->index, "none") != 0;
+    if (strcmp(rows, "/dev/stdout") == 0 || strncmp(rows, "/dev/fd/", 8) == 0) return 0;
+    return stat(rows, &there) != 0 || S_ISREG(there.st_mode);
+}
+
 /* E.csv for E.npy. */
 static zonal_status index_path(const settings *s, char out[ZONAL__TRAINING_PATH]) {
-    const char *rows = s->out ? s->out : s->projections;
+    const char *rows = rows_path(s);
     const size_t length = strlen(rows);
     const int npy = length > 4 && strcmp(rows + length - 4, ".npy") == 0;
     if (s->index)
@@ -122,12 +141,35 @@ static zonal_status index_path(const settings *s, char out[ZONAL__TRAINING_PATH]
     return ZONAL_OK;
 }
 
+static int is_index(const char *path) {
+    char start[sizeof INDEX_HEAD] = "";
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t length;
+    if (descriptor < 0) return 0;
+    length = read(descriptor, start, sizeof INDEX_HEAD - 1);
+    close(descriptor);
+    return length == (ssize_t)sizeof INDEX_HEAD - 1 && strcmp(start, INDEX_HEAD) == 0;
+}
+
+/* A name that nobody gave may be that of somebody's own file. */
+static zonal_status check_index(const settings *s) {
+    char path[ZONAL__TRAINING_PATH];
+    struct stat there;
+    if (s->index || !wants_index(s)) return ZONAL_OK;
+    ZONAL_TRY(index_path(s, path));
+    if (lstat(path, &there) != 0 || is_index(path)) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s is there already and is no index of zonal embed; move it, or give "
+                      "--index another name or none",
+                      path);
+}
+
 static zonal_status begin_index(const settings *s, output *o) {
     char path[ZONAL__TRAINING_PATH];
-    if (s->index && strcmp(s->index, "none") == 0) return ZONAL_OK;
+    if (!wants_index(s)) return ZONAL_OK;
     ZONAL_TRY(index_path(s, path));
     ZONAL_TRY(zonal__file_create(path, &o->index));
-    zonal__file_print(o->index, "index,name,label,class\n");
+    zonal__file_print(o->index, INDEX_HEAD);
     return ZONAL_OK;
 }
 
@@ -200,7 +242,7 @@ static zonal_status check(const settings *s, const zonal__subject *subject,
                           subject->weights);
     if (s->labels && !source->labels)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no labels; leave --labels out", source->path);
-    return ZONAL_OK;
+    return check_index(s);
 }
 
 static void report_index(const settings *s) {
@@ -217,7 +259,7 @@ static void report(const settings *s, const zonal__subject *subject, const zonal
     if (s->projections)
         printf("%s: %" PRId64 " x %d projections\n", zonal__cli_plain(s->projections).text,
                source->count, graph->projection_dim);
-    if (!s->index || strcmp(s->index, "none") != 0) report_index(s);
+    if (wants_index(s)) report_index(s);
     if (s->labels)
         printf("%s: %" PRId64 " label%s of %d class%s\n", zonal__cli_plain(s->labels).text,
                source->count, zonal__text_plural(source->count), source->classes,

@@ -29,7 +29,7 @@ static int on_share(void *context, double share) {
 /* What the network makes of a part of the pictures. */
 typedef struct part {
     zonal__source *source;
-    int64_t limit; /* of its images; 0: none */
+    int64_t limit; /* of its images, where it left some out; 0: these are all */
     int views;
     float *features, *projections; /* [views][count][dim]; NULL: not asked for */
 } part;
@@ -39,6 +39,12 @@ static void drop_part(part *p) {
     zonal__free(p->features);
     zonal__free(p->projections);
     *p = (part){0};
+}
+
+static zonal_status open_part(const zonal__subject *s, zonal__split split, part *p) {
+    ZONAL_TRY(zonal__training_source(&s->training, split, 0, &p->source));
+    if (s->limit > 0 && p->source->count > s->limit) p->limit = s->limit;
+    return zonal__training_thin(p->source, p->limit);
 }
 
 static zonal_status extract(const zonal__subject *s, const zonal__protocol_options *o,
@@ -91,11 +97,6 @@ static zonal__eval_result begin_result(const char *protocol, const kind *k) {
     return (zonal__eval_result){.protocol = protocol, .features = k->name, .seed = -1};
 }
 
-/* What a part was limited to, 0 where it has no more images than that. */
-static int64_t limit_of(const part *p) {
-    return p->limit > 0 && p->source->count == p->limit ? p->limit : 0;
-}
-
 static void add_parameter(zonal__eval_result *r, const char *name, const char *title,
                           double value) {
     r->parameter[r->parameters++] =
@@ -122,7 +123,7 @@ static zonal_status add_scores(const part *train, const part *test, zonal__score
     zonal_status status;
     r->train = train->source->count;
     r->test = test->source->count;
-    r->limit = limit_of(train) ? limit_of(train) : limit_of(test);
+    r->limit = train->limit ? train->limit : test->limit;
     add_number(r, "accuracy", "top 1", zonal__scores_accuracy(scores), 1);
     add_number(r, "top5", "top 5", zonal__scores_top5(scores), 1);
     r->scores = *scores;
@@ -329,9 +330,8 @@ static zonal_status classify(zonal__subject *s, const zonal__protocol_options *o
                              part *test, zonal__eval_results *results) {
     kind kinds[2];
     const int count = list_kinds(s, o, kinds);
-    ZONAL_TRY(zonal__subject_source(s, ZONAL__SPLIT_TRAIN, &train->source));
-    ZONAL_TRY(zonal__subject_source(s, o->test, &test->source));
-    train->limit = test->limit = s->limit;
+    ZONAL_TRY(open_part(s, ZONAL__SPLIT_TRAIN, train));
+    ZONAL_TRY(open_part(s, o->test, test));
     ZONAL_TRY(check_labels(train, test));
     if (o->knn || !o->sgd)
         ZONAL_TRY(
@@ -369,7 +369,7 @@ static zonal_status run_retrieval(const zonal__subject *s, const zonal__protocol
     ZONAL_TRY(status);
     r.seed = seed;
     r.test = found.queries / p->views;
-    r.limit = limit_of(p);
+    r.limit = p->limit;
     add_parameter(&r, "views", NULL, p->views);
     add_parameter(&r, "candidates", NULL, (double)found.candidates);
     snprintf(r.common, sizeof r.common, "%d views, %" PRId64 " candidates", p->views,
@@ -406,7 +406,7 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
     ZONAL_TRY(status);
     r.seed = seed;
     r.test = n;
-    r.limit = limit_of(p);
+    r.limit = p->limit;
     add_parameter(&r, "views", NULL, p->views);
     snprintf(r.common, sizeof r.common, "%d views", p->views);
     snprintf(r.how, sizeof r.how, "%s", r.common);
@@ -434,8 +434,7 @@ static zonal_status look_at_views(zonal__subject *s, const zonal__protocol_optio
                                   zonal__eval_results *results) {
     kind kinds[2];
     const int count = list_kinds(s, o, kinds);
-    ZONAL_TRY(zonal__subject_source(s, o->test, &p->source));
-    p->limit = s->limit;
+    ZONAL_TRY(open_part(s, o->test, p));
     for (int64_t n = 0; n < o->seeds; n++) {
         const int64_t seed = o->seed + n;
         ZONAL_TRY(extract(s, o, zonal__subject_random(s, p->source, o->views, (uint64_t)seed),

@@ -44,12 +44,11 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
-static void describe_view(const zonal__training *training, char *out, size_t size) {
+static void describe_view(const zonal__training *training,
+                          char out[ZONAL__PREPROCESSING_SENTENCE]) {
     zonal__preprocessing p;
     zonal__preprocessing_of_run(training, &p);
-    snprintf(out, size, "%s px, %s, mean %s, deviation %s", zonal__preprocessing_get(&p, "side"),
-             zonal__preprocessing_get(&p, "crop"), zonal__preprocessing_get(&p, "mean"),
-             zonal__preprocessing_get(&p, "deviation"));
+    zonal__preprocessing_describe(&p, out);
 }
 
 zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
@@ -71,7 +70,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     snprintf(run->name, sizeof run->name, "%s", subject->name);
     snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
     snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
-    describe_view(&subject->training, run->view, sizeof run->view);
+    describe_view(&subject->training, run->view);
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
@@ -98,18 +97,21 @@ void zonal__eval_results_fini(zonal__eval_results *results) {
 
 /* The best checkpoints of one experiment are of different steps, the last ones must not be. A file
  * of weights says nothing about its training, so it is alike to nothing. */
+zonal__run_sample zonal__eval_results_sample(const zonal__eval_results *results, int i) {
+    const zonal__eval_run *run = &results->runs[i];
+    const int best = strcmp(run->step_name, "best") == 0;
+    return (zonal__run_sample){.settings = &run->settings,
+                               .images = run->images,
+                               .step = !run->is_run ? -1 - i
+                                       : best       ? 0
+                                                    : run->step};
+}
+
 void zonal__eval_results_group(zonal__eval_results *results) {
     zonal__run_sample samples[ZONAL__EVAL_RUNS];
     zonal__run_place places[ZONAL__EVAL_RUNS];
-    for (int i = 0; i < results->run_count; i++) {
-        const zonal__eval_run *run = &results->runs[i];
-        const int best = strcmp(run->step_name, "best") == 0;
-        samples[i] = (zonal__run_sample){.settings = &run->settings,
-                                         .images = run->images,
-                                         .step = !run->is_run ? -1 - i
-                                                 : best       ? 0
-                                                              : run->step};
-    }
+    for (int i = 0; i < results->run_count; i++)
+        samples[i] = zonal__eval_results_sample(results, i);
     zonal__run_group(results->run_count, samples, places);
     for (int i = 0; i < results->run_count; i++) results->runs[i].place = places[i];
 }

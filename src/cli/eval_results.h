@@ -43,7 +43,7 @@ typedef struct zonal__eval_run {
     char data[ZONAL__TRAINING_PATH];
     int own_data; /* 1: what the run was trained on */
     const char *part;
-    char view[4 * ZONAL__PREPROCESSING_TEXT]; /* "32 px, centre, mean 0.5, deviation 0.25" */
+    char view[ZONAL__PREPROCESSING_SENTENCE];
     const char *precision;
     zonal__run_place place;              /* once all runs are there */
     char not_kept[ZONAL__EVAL_SENTENCE]; /* why its results could not be stored; "" */
@@ -91,6 +91,9 @@ void zonal__eval_results_fini(zonal__eval_results *results);
 
 /* To be called when all runs are there and before anything below: which runs belong together. */
 void zonal__eval_results_group(zonal__eval_results *results);
+
+/* What run i is grouped by. */
+zonal__run_sample zonal__eval_results_sample(const zonal__eval_results *results, int i);
 
 /* Whether two results are of the same thing but for seeds: their mean may be taken. */
 int zonal__eval_results_alike(const zonal__eval_results *results, const zonal__eval_result *a,

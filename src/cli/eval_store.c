@@ -1,10 +1,12 @@
 #include "cli/eval_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "core/file.h"
@@ -105,21 +107,35 @@ static zonal_status parse(const char *path, stored *s) {
     return read_members(&reader, s);
 }
 
+/* Under the first free name: what was put aside earlier stays. */
 static zonal_status put_aside(const char *path) {
-    char aside[PATH_ROOM + 16];
+    char aside[PATH_ROOM + 32];
+    struct stat there;
     snprintf(aside, sizeof aside, "%s.damaged", path);
+    for (int i = 2; lstat(aside, &there) == 0 && i < 1000; i++)
+        snprintf(aside, sizeof aside, "%s.damaged-%d", path, i);
     zonal__log("%s; it is now %s", zonal_last_error()->message, aside);
     if (rename(path, aside) == 0) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO, "%s is damaged and cannot be renamed: %s", path, strerror(errno));
 }
 
-/* No file is an empty one. */
-static zonal_status read_stored(const char *path, stored *s) {
+/* The run may be somebody else's: no link is followed. No file is an empty one. */
+static zonal_status read_text(const char *path, stored *s) {
     struct stat there;
+    int descriptor;
     zonal_status status;
     *s = (stored){0};
-    if (stat(path, &there) != 0 && errno == ENOENT) return ZONAL_OK;
-    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &s->text, &s->length));
+    if (lstat(path, &there) != 0 && (errno == ENOENT || errno == ENOTDIR)) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_open_plain(path, O_RDONLY, &descriptor));
+    status = zonal__file_read_open(descriptor, path, LONGEST_FILE, &s->text, &s->length);
+    close(descriptor);
+    return status;
+}
+
+static zonal_status read_stored(const char *path, stored *s) {
+    zonal_status status;
+    ZONAL_TRY(read_text(path, s));
+    if (!s->text) return ZONAL_OK;
     status = parse(path, s);
     if (status == ZONAL_OK) return ZONAL_OK;
     drop(s);
@@ -194,7 +210,7 @@ static zonal_status store_protocol(const zonal__eval_results *results, int run,
     zonal__json_init(&json, NULL);
     write_merged(&json, results, run, protocol, partial, &s);
     status = zonal__json_finish(&json, &text);
-    if (status == ZONAL_OK) status = zonal__file_create(path, &file);
+    if (status == ZONAL_OK) status = zonal__file_create_plain(path, &file);
     if (status == ZONAL_OK) {
         zonal__file_write(file, text, strlen(text));
         status = zonal__file_commit(file);
@@ -202,6 +218,15 @@ static zonal_status store_protocol(const zonal__eval_results *results, int run,
     zonal__json_fini(&json);
     drop(&s);
     return status;
+}
+
+/* A folder of the run, which may be somebody else's: a link could lead anywhere. */
+static zonal_status make_own_folder(const char *path) {
+    struct stat there;
+    ZONAL_TRY(zonal__cli_make_folder(path));
+    if (lstat(path, &there) == 0 && S_ISDIR(there.st_mode)) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO, "%s is a link, and a run's own folders are none; remove the link",
+                      path);
 }
 
 /* A file of its own for each protocol, among those of whole or of partial results. */
@@ -213,10 +238,10 @@ static zonal_status store_kind(const zonal__eval_results *results, int run, cons
         count += is_new(results, run, protocol, partial, i);
     if (count == 0) return ZONAL_OK;
     snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
-    ZONAL_TRY(zonal__cli_make_folder(folder));
+    ZONAL_TRY(make_own_folder(folder));
     if (partial) {
         snprintf(folder, sizeof folder, "%s/eval/partial", results->runs[run].name);
-        ZONAL_TRY(zonal__cli_make_folder(folder));
+        ZONAL_TRY(make_own_folder(folder));
     }
     return store_protocol(results, run, protocol, partial, folder);
 }
@@ -310,13 +335,12 @@ static zonal_status take_result(char *text, size_t length, const char *path,
 zonal_status zonal__eval_stored_read(const char *run, const char *protocol,
                                      zonal__stored_visit *visit, void *context) {
     char path[PATH_ROOM];
-    struct stat there;
-    stored s = {0};
+    stored s;
     zonal__stored_result result;
     zonal_status status;
     snprintf(path, sizeof path, "%s/eval/%s.json", run, protocol);
-    if (stat(path, &there) != 0) return ZONAL_OK;
-    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &s.text, &s.length));
+    ZONAL_TRY(read_text(path, &s));
+    if (!s.text) return ZONAL_OK;
     status = parse(path, &s);
     for (int64_t i = 0; i < s.count && status == ZONAL_OK; i++) {
         char *text = s.text + s.result[i].begin;

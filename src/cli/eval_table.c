@@ -248,8 +248,8 @@ static void explain_groups(const zonal__eval_results *results) {
         if (!run->is_run || run->place.group != i) continue; /* says it once for each group */
         for (int k = i - 1; k >= 0; k--) {
             const zonal__eval_run *other = &results->runs[k];
-            const zonal__run_sample a = {&other->settings, other->step, other->images},
-                                    b = {&run->settings, run->step, run->images};
+            const zonal__run_sample a = zonal__eval_results_sample(results, k),
+                                    b = zonal__eval_results_sample(results, i);
             char difference[256], text[2 * COLUMNS + 320];
             if (strcmp(run->method, other->method) != 0) continue;
             zonal__run_difference(&a, &b, difference, sizeof difference);

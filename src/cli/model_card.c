@@ -70,7 +70,7 @@ static void put_quoted(zonal__file *file, const char *text) {
 static void put_plain(zonal__file *file, const char *text) {
     for (const char *c = text; *c;) {
         const int bytes = zonal__text_utf8(c);
-        if (bytes == 0 || (unsigned char)*c < ' ' || *c == 127 || strchr("|<>`", *c))
+        if (bytes == 0 || (unsigned char)*c < ' ' || *c == 127 || strchr("|<>`[]!", *c))
             zonal__file_print(file, "?");
         else
             zonal__file_print(file, "%.*s", bytes, c);
@@ -118,9 +118,22 @@ typedef struct writer {
     int count; /* of the results written */
 } writer;
 
+/* Whether a result was found with the preprocessing that the card states. */
+static int is_as_stated(const zonal__card *card, const zonal__stored_result *r) {
+    static const char *const checkpoints[] = {"last", "best"};
+    char view[ZONAL__PREPROCESSING_SENTENCE], part[ZONAL__PREPROCESSING_SENTENCE + 32];
+    zonal__preprocessing_describe(&card->preprocessing, view);
+    for (int i = 0; i < 2; i++) {
+        snprintf(part, sizeof part, "; checkpoint %s; %s; ", checkpoints[i], view);
+        if (strstr(r->conditions, part)) return 1;
+    }
+    return 0;
+}
+
 /* The file holds the backbone alone, and only what was found for these very weights counts. */
 static int belongs(const writer *w, const zonal__stored_result *r) {
-    return strcmp(r->features, "backbone") == 0 && w->card->step >= 0 && r->step == w->card->step;
+    return strcmp(r->features, "backbone") == 0 && w->card->step >= 0 && r->step == w->card->step &&
+           is_as_stated(w->card, r);
 }
 
 static void describe(const zonal__stored_result *r, char *out, size_t size) {
@@ -170,12 +183,16 @@ static zonal_status put_result(void *context, const zonal__stored_result *r) {
         put_quoted(w->file, base_name(r->data));
         zonal__file_print(w->file, "\n      name: ");
         put_quoted(w->file, base_name(r->data));
-        zonal__file_print(w->file, "\n      split: %s\n    metrics:\n", r->part);
+        zonal__file_print(w->file, "\n      split: ");
+        put_quoted(w->file, r->part);
+        zonal__file_print(w->file, "\n    metrics:\n");
         put_metrics(w, r);
     } else {
         if (w->count == 0)
             zonal__file_print(w->file, "| protocol | images | result |\n|---|---|---|\n");
-        zonal__file_print(w->file, "| %s | %" PRId64 " of the %s part of ", how, r->test, r->part);
+        zonal__file_print(w->file, "| %s | %" PRId64 " of the ", how, r->test);
+        put_plain(w->file, r->part);
+        zonal__file_print(w->file, " part of ");
         put_plain(w->file, base_name(r->data));
         zonal__file_print(w->file, " |");
         put_metrics(w, r);

@@ -76,3 +76,9 @@ const char *zonal__preprocessing_get(const zonal__preprocessing *p, const char *
         if (strcmp(zonal__preprocessing_names[i], name) == 0) return p->text[i];
     return "";
 }
+
+void zonal__preprocessing_describe(const zonal__preprocessing *p,
+                                   char out[ZONAL__PREPROCESSING_SENTENCE]) {
+    snprintf(out, ZONAL__PREPROCESSING_SENTENCE, "%s px, %s, mean %s, deviation %s", p->text[SIDE],
+             p->text[CROP], p->text[MEAN], p->text[DEVIATION]);
+}

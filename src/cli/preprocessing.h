@@ -41,4 +41,9 @@ zonal_status zonal__preprocessing_of_file(const zonal__safetensors *file,
 /* The value by the name of its option; "" where it is not known. */
 const char *zonal__preprocessing_get(const zonal__preprocessing *preprocessing, const char *name);
 
+/* "32 px, centre, mean 0.5, deviation 0.25". */
+enum { ZONAL__PREPROCESSING_SENTENCE = 4 * ZONAL__PREPROCESSING_TEXT + 32 };
+void zonal__preprocessing_describe(const zonal__preprocessing *preprocessing,
+                                   char out[ZONAL__PREPROCESSING_SENTENCE]);
+
 #endif

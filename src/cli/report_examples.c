@@ -97,7 +97,6 @@ static zonal_status fill_views(const zonal__loader_options *options, const zonal
 static zonal_status make_views(const zonal__report_run *run, zonal__gallery *gallery) {
     char path[ZONAL__TRAINING_PATH];
     zonal__training training = {0};
-    zonal__network_spec network;
     zonal__loader_options options;
     zonal__loader *loader = NULL;
     const zonal__batch *batch;
@@ -105,12 +104,12 @@ static zonal_status make_views(const zonal__report_run *run, zonal__gallery *gal
     if (snprintf(path, sizeof path, "%s/config.toml", run->folder) >= (int)sizeof path)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the name of the run folder is too long");
     ZONAL_TRY_GOTO(status, done, zonal__training_read(path, &training));
-    ZONAL_TRY_GOTO(status, done, zonal__training_open(&training));
-    ZONAL_TRY_GOTO(status, done, zonal__training_network(&training, &network));
+    /* The views alone: the run's device may be missing here. */
+    ZONAL_TRY_GOTO(status, done, zonal__training_open_views(&training));
     options = training.trainer.loader;
     options.batch = training.source->count < SHOWN ? training.source->count : SHOWN;
-    options.channels = network.channels;
-    options.seed = training.trainer.seed;
+    options.channels = (int)training.settings.source.channels;
+    options.seed = (uint64_t)training.settings.seed;
     options.first_step = 0;
     make_visible(&options);
     ZONAL_TRY_GOTO(status, done, zonal__loader_create(&options, &loader));

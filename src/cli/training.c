@@ -219,7 +219,7 @@ zonal_status zonal__training_objective(zonal__training *t) {
 
 /* ---- pictures and views ---------------------------------------------------------------------- */
 
-static zonal_status keep_evenly(zonal__source *source, int64_t most) {
+zonal_status zonal__training_thin(zonal__source *source, int64_t most) {
     int64_t *keep;
     zonal_status status;
     if (most == 0 || source->count <= most) return ZONAL_OK;
@@ -236,7 +236,7 @@ zonal_status zonal__training_source(const zonal__training *t, zonal__split split
         zonal__source_settings_apply(&t->settings.source, t->settings.data, split);
     zonal_status status;
     ZONAL_TRY(zonal__source_open(&options, source));
-    status = keep_evenly(*source, most);
+    status = zonal__training_thin(*source, most);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__source_close(*source);
     *source = NULL;

@@ -78,6 +78,8 @@ zonal_status zonal__training_open_online(zonal__training *training);
 /* Another part of the same pictures, thinned out evenly to at most "most" (0: all of them). */
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
+zonal_status zonal__training_thin(zonal__source *source,
+                                  int64_t most); /* the same of an open one */
 
 /* What is taken off the elements of an image and what they are then divided by, once the channels
  * are settled. */

@@ -12,7 +12,7 @@
 #include "report/flat.h"
 #include "report/run.h"
 
-enum { LONGEST_FILE = 256, MOST_FILES = 64 };
+enum { LONGEST_FILE = 256, MOST_FILES = 64, LONGEST_CONDITIONS = 8192 };
 static const size_t longest_text = (size_t)1 << 26;
 
 static double number_of(const zonal__flat *flat, const char *prefix, const char *member) {
@@ -27,21 +27,41 @@ static const char *text_of(const zonal__flat *flat, const char *prefix, const ch
     return zonal__flat_text(flat, name);
 }
 
-/* Results of one protocol and the same features: those of other seeds are averaged; of other
- * variants (another k, more candidates, other images) the first is taken. */
-static int is_variant(const zonal__flat *flat, const char *a, const char *b) {
+/* Writes "; "-separated conditions without the seed, which stands at the end of the first. */
+static void drop_seed(const char *conditions, char *out, size_t size) {
+    const size_t first = strcspn(conditions, ";");
+    const char *seed = strstr(conditions, ", seed ");
+    const size_t kept = seed && seed < conditions + first ? (size_t)(seed - conditions) : first;
+    snprintf(out, size, "%.*s%s", (int)kept, conditions, conditions + first);
+}
+
+static int same_conditions(const char *x, const char *y) {
+    char a[LONGEST_CONDITIONS], b[LONGEST_CONDITIONS];
+    drop_seed(x, a, sizeof a);
+    drop_seed(y, b, sizeof b);
+    return strcmp(a, b) == 0;
+}
+
+static int same_numbers_and_texts(const zonal__flat *flat, const char *a, const char *b) {
     static const char *const numbers[] = {"k",    "temperature", "views", "candidates", "batch",
-                                          "test", "train",       "limit", "step"};
+                                          "test", "train",       "limit", "epochs",     "rate"};
     static const char *const texts[] = {"data", "part"};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         double x = number_of(flat, a, numbers[i]), y = number_of(flat, b, numbers[i]);
-        if (x != y && !(isnan(x) && isnan(y))) return 1;
+        if (x != y && !(isnan(x) && isnan(y))) return 0;
     }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const char *x = text_of(flat, a, texts[i]), *y = text_of(flat, b, texts[i]);
-        if (x && y ? strcmp(x, y) != 0 : x != y) return 1;
+        if (x && y ? strcmp(x, y) != 0 : x != y) return 0;
     }
-    return 0;
+    return 1;
+}
+
+/* Whether nothing but the seed and the step differs in two results of one protocol and the same
+ * features. Those without conditions are of an earlier version. */
+static int is_alike(const zonal__flat *flat, const char *a, const char *b) {
+    const char *x = text_of(flat, a, "conditions"), *y = text_of(flat, b, "conditions");
+    return x && y ? same_conditions(x, y) : same_numbers_and_texts(flat, a, b);
 }
 
 /* "knn.backbone.accuracy" and "knn.backbone.test" are of one evaluation. */
@@ -55,18 +75,24 @@ static int same_evaluation(const char *a, const char *b) {
 static zonal_status add_result(zonal__report_run *run, const zonal__flat *flat, const char *prefix,
                                const char *name, int file, double value) {
     zonal__report_result *result;
+    double step, known;
     for (int64_t i = 0; i < run->results_count; i++) {
         result = &run->results[i];
         if (result->file != file && same_evaluation(result->name, name)) return ZONAL_OK;
         if (strcmp(result->name, name) != 0) continue;
-        if (number_of(flat, prefix, "step") > number_of(flat, result->prefix, "step")) {
-            /* The run has gone on since: what its later weights do is what counts. */
+        /* Of variants (another k, more candidates, other images) the first is taken, ... */
+        if (!is_alike(flat, result->prefix, prefix)) return ZONAL_OK;
+        step = number_of(flat, prefix, "step");
+        known = number_of(flat, result->prefix, "step");
+        if (step > known) {
+            /* ... of steps the last: what the run's later weights do is what counts, ... */
             result->value = value;
             result->count = 1;
             memcpy(result->prefix, prefix, strlen(prefix) + 1);
             return ZONAL_OK;
         }
-        if (is_variant(flat, result->prefix, prefix)) return ZONAL_OK;
+        if (step != known && !(isnan(step) && isnan(known))) return ZONAL_OK;
+        /* ... and seeds are averaged. */
         result->count++;
         result->value += (value - result->value) / result->count;
         return ZONAL_OK;

@@ -16,6 +16,7 @@
 #include "report/run.h"
 
 enum { LONGEST_LINE = 1 << 16, MOST_SERIES = 200, MOST_POINTS = 1 << 17 };
+static const double most_steps = 9e15; /* a double counts that far, and an int64_t too */
 
 static zonal_status series_for(zonal__report_run *run, const char *name,
                                zonal__report_series **out) {
@@ -58,8 +59,9 @@ static void note_time(zonal__report_run *run, const zonal__flat *line, double st
 static zonal_status add_line(zonal__report_run *run, const zonal__flat *line) {
     double step = zonal__flat_number(line, "step");
     char prefix[80], name[ZONAL__REPORT_NAME];
-    if (!isfinite(step) || !zonal__flat_text(line, "kind"))
+    if (isnan(step) || !zonal__flat_text(line, "kind"))
         return ZONAL_FAIL(ZONAL_FORMAT, "it has no kind or no step");
+    if (!(step >= 0 && step <= most_steps)) return ZONAL_FAIL(ZONAL_FORMAT, "%g is no step", step);
     note_time(run, line, step);
     zonal__flat_protocol(line, "", prefix, sizeof prefix);
     for (int64_t i = 0; i < line->count; i++) {
