@@ -36,6 +36,7 @@ static const struct command {
     {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics},
     {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report},
     {"reproduce", "the paper's figures", zonal__cli_reproduce},
+    {"devices", "what can compute here: the processor and its GPUs", zonal__cli_devices},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/device.h"
+#include "backend/training.h"
 #include "cli/cli.h"
 #include "cli/train_init.h"
 #include "cli/train_print.h"
@@ -318,26 +318,32 @@ static zonal_status make_run(job *j) {
     return status;
 }
 
-/* CUDA: the algorithms that the run was begun with, so that going on computes the same bits. */
-static zonal_status use_choices(job *j, zonal_status (*read_or_write)(const char *path)) {
+/* The algorithms that the run was begun with, where the device measures which is the fastest, so
+ * that going on computes the same bits. */
+static zonal_status use_choices(job *j, int write) {
+    const zonal__device *device = j->training->device;
+    const zonal__training_tables *tables;
     char path[ZONAL__RUN_FOLDER_PATH];
-    if (j->training->trainer.device != ZONAL_DEVICE_CUDA) return ZONAL_OK;
+    if (!zonal__device_has_choices(device)) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_training(device, &tables));
     ZONAL_TRY(zonal__run_folder_file(&j->folder, "choices.txt", path));
-    return read_or_write(path);
+    return write ? tables->choices_write(device, path) : tables->choices_read(device, path);
 }
 
 /* Algorithms that a run is to have in common with another one. */
 static zonal_status take_choices(const job *j) {
     const char *file = j->training->settings.choices;
+    const zonal__training_tables *tables;
     if (!file) return ZONAL_OK;
-    if (j->training->trainer.device != ZONAL_DEVICE_CUDA)
+    if (!zonal__device_has_choices(j->training->device))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--choices %s are CUDA's, and this run is on the "
                           "processor; leave it out, or use --device cuda",
                           file);
     if (access(file, R_OK) != 0)
         return ZONAL_FAIL(ZONAL_IO, "cannot read the choices %s: %s", file, strerror(errno));
-    return zonal__device_choices_read(file);
+    ZONAL_TRY(zonal__device_training(j->training->device, &tables));
+    return tables->choices_read(j->training->device, file);
 }
 
 /* Curves are a copy of what metrics.jsonl has: no reason to end a run. */
@@ -360,7 +366,7 @@ static zonal_status begin(job *j) {
         ZONAL_TRY(zonal__resume_load(&j->resume, j->trainer));
     else
         ZONAL_TRY(make_run(j));
-    ZONAL_TRY(use_choices(j, zonal__device_choices_write));
+    ZONAL_TRY(use_choices(j, 1));
     zonal__train_print_open_log(&j->print, &j->folder);
     open_events(j);
     zonal__train_print_summary(&j->print, t, j->trainer, j->folder.path);
@@ -387,7 +393,7 @@ static zonal_status train(job *j) {
     }
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
-    if (t->settings.resume) ZONAL_TRY(use_choices(j, zonal__device_choices_read));
+    if (t->settings.resume) ZONAL_TRY(use_choices(j, 0));
     ZONAL_TRY(take_choices(j));
     ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &j->configuration));
     t->trainer.configuration = j->configuration;

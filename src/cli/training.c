@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/nn_amx.h"
-#include "backend/device.h"
+#include "backend/training.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -47,20 +46,21 @@ static void settle_path(zonal__training *t, const char *name, char room[ZONAL__T
 }
 
 int zonal__training_gains_by_bf16(const zonal__training *t) {
-    return t->settings.device == ZONAL__PLACE_CUDA || zonal__amx_usable();
+    const zonal__training_tables *tables;
+    return zonal__device_training(t->device, &tables) == ZONAL_OK && tables->bf16_pays();
 }
 
 static zonal_status settle_device(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
-    int cuda = s->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK;
-    if (s->device == ZONAL__PLACE_CUDA) ZONAL_TRY(zonal__device_available());
-    settle_word(t, "device", cuda ? ZONAL__PLACE_CUDA : ZONAL__PLACE_CPU, &s->device);
+    ZONAL_TRY(zonal__device_choose(s->device, &t->device));
+    if (strcmp(s->device, "auto") == 0) settle_text(t, "device", t->device->name);
+    s->device = t->device->name;
     if (s->precision == ZONAL__PRECISION_AUTO)
         settle_word(t, "precision",
                     zonal__training_gains_by_bf16(t) ? ZONAL__PRECISION_BF16
                                                      : ZONAL__PRECISION_FP32,
                     &s->precision);
-    if (s->log_every == 0) s->log_every = cuda ? 50 : 10;
+    if (s->log_every == 0) s->log_every = zonal__device_is_host(t->device) ? 10 : 50;
     return ZONAL_OK;
 }
 
@@ -411,15 +411,14 @@ zonal_status zonal__training_open(zonal__training *t) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no pictures to train on: zonal train DIR, or "
                                           "\"data\" in the configuration");
     ZONAL_TRY(settle_device(t));
-    t->trainer = (zonal__trainer_options){
-        .device = s->device == ZONAL__PLACE_CUDA ? ZONAL_DEVICE_CUDA : ZONAL_DEVICE_CPU,
-        .residence = (zonal__residence)s->residence,
-        .decay_all = s->decay_all,
-        .seed = (uint64_t)s->seed,
-        .zero_last_scale = s->zero_last_scale,
-        .micro_batch = s->micro_batch,
-        .no_graph = !s->graph,
-        .threads = (int)s->threads};
+    t->trainer = (zonal__trainer_options){.device = t->device,
+                                          .residence = (zonal__residence)s->residence,
+                                          .decay_all = s->decay_all,
+                                          .seed = (uint64_t)s->seed,
+                                          .zero_last_scale = s->zero_last_scale,
+                                          .micro_batch = s->micro_batch,
+                                          .no_graph = !s->graph,
+                                          .threads = (int)s->threads};
     ZONAL_TRY(zonal__training_open_views(t));
     ZONAL_TRY(check_views(t));
     ZONAL_TRY(check_batch(t));

@@ -31,6 +31,7 @@ typedef struct zonal__training {
     zonal__options options; /* where each setting came from */
     zonal__config *config;  /* NULL: no file was read */
 
+    const zonal__device *device; /* set by zonal__training_open */
     zonal__source *source;
     zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
     zonal__trainer_options trainer;

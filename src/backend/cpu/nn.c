@@ -95,7 +95,6 @@ static size_t scratch_bytes(const zonal__layer *layer) {
 }
 
 static const zonal__nn_table table = {.name = "cpu",
-                                      .memory = &zonal__memory_host,
                                       .create = create,
                                       .destroy = destroy,
                                       .saved_bytes = saved_bytes,
