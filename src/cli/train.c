@@ -12,13 +12,13 @@
 
 #include "backend/device.h"
 #include "cli/cli.h"
-#include "cli/train_init.h"
 #include "cli/train_print.h"
 #include "cli/train_resume.h"
-#include "cli/training.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "train/checkpoint.h"
+#include "train/init.h"
+#include "train/training.h"
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal train [DIR] [--config RECIPE] [--resume RUN] [options]",

@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 #include "cli/progress.h"
-#include "cli/train_estimate.h"
-#include "cli/training.h"
+#include "train/estimate.h"
 #include "train/run_folder.h"
+#include "train/training.h"
 
 typedef struct zonal__train_print {
     FILE *log; /* NULL: there is none yet */

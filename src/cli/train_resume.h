@@ -23,8 +23,8 @@
 #define ZONAL_CLI_TRAIN_RESUME_H
 
 #include "cli/train_print.h"
-#include "cli/training.h"
 #include "train/run_folder.h"
+#include "train/training.h"
 
 typedef struct zonal__resume {
     zonal__training *training;

@@ -1,12 +1,12 @@
-#include "cli/training.h"
+#include "train/training.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/nn_amx.h"
 #include "backend/device.h"
+#include "backend/nn.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -47,7 +47,7 @@ static void settle_path(zonal__training *t, const char *name, char room[ZONAL__T
 }
 
 int zonal__training_gains_by_bf16(const zonal__training *t) {
-    return t->settings.device == ZONAL__PLACE_CUDA || zonal__amx_usable();
+    return t->settings.device == ZONAL__PLACE_CUDA || zonal__nn_cpu_gains_by_bf16();
 }
 
 static zonal_status settle_device(zonal__training *t) {

@@ -1,10 +1,10 @@
 /*
  * zonal train --init FILE: a new run begins with the weights of a file, torchvision's or zonal's.
  */
-#ifndef ZONAL_CLI_TRAIN_INIT_H
-#define ZONAL_CLI_TRAIN_INIT_H
+#ifndef ZONAL_TRAIN_INIT_H
+#define ZONAL_TRAIN_INIT_H
 
-#include "cli/training.h"
+#include "train/training.h"
 
 /* Puts the weights of --init, if it is given, into a trainer that has made no step. "said" becomes
  * a line on what was taken, "" without --init. A file of another network is refused by a sentence

@@ -1,4 +1,4 @@
-#include "cli/train_init.h"
+#include "train/init.h"
 
 #include <inttypes.h>
 #include <math.h>

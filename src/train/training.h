@@ -14,13 +14,13 @@
  * hold the choices, and a configuration that is written afterwards (zonal__config_dump of
  * training.options) names them; so one read from a run folder has nothing left to settle.
  */
-#ifndef ZONAL_CLI_TRAINING_H
-#define ZONAL_CLI_TRAINING_H
+#ifndef ZONAL_TRAIN_TRAINING_H
+#define ZONAL_TRAIN_TRAINING_H
 
-#include "cli/train_options.h"
 #include "core/config.h"
 #include "train/data_record.h"
 #include "train/online.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 enum { ZONAL__TRAINING_VIEWS = 32, ZONAL__TRAINING_PATH = 4096 };
