@@ -171,7 +171,8 @@ static zonal_status log_step(job *j) {
     ZONAL_TRY(zonal__meter_read(t->settings.batch,
                                 zonal__trainer_model(j->trainer)->graph.projection_dim,
                                 j->projections, (int)t->settings.threads, &meter));
-    if (t->trainer.objective.loss.discrepancy != ZONAL_SIGREG) /* its rows have any length */
+    if (t->trainer.objective.loss.discrepancy !=
+        ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
         zonal__meter_read_alignment(line.metrics.loss.invariance, t->weight.k, &meter);
     ZONAL_TRY(zonal__run_folder_add_step(&j->folder, &line));
     ZONAL_TRY(zonal__run_folder_add_meter(&j->folder, step, &meter));
