@@ -1,20 +1,16 @@
-# libzonal.so and libzonal.a, both made of the folders' objects.
-get_property(folders GLOBAL PROPERTY ZONAL_FOLDERS)
-set(objects "")
-foreach(folder IN LISTS folders)
-    list(APPEND objects $<TARGET_OBJECTS:${folder}>)
-endforeach()
+# libzonal.so and libzonal.a: kernels, losses and tests of uniformity; and libzonal_training.a, all that
+# training and evaluation add, for the program and the tests. All are made of the folders' objects.
+function(zonal_objects out)
+    set(objects "")
+    foreach(folder IN LISTS ARGN)
+        list(APPEND objects $<TARGET_OBJECTS:${folder}>)
+    endforeach()
+    set(${out} ${objects} PARENT_SCOPE)
+endfunction()
 
-set(dependencies "")
-foreach(part openblas lapacke openmp)
-    if(TARGET zonal_dep_${part})
-        list(APPEND dependencies zonal_dep_${part})
-    endif()
-endforeach()
-get_property(cuda_targets GLOBAL PROPERTY ZONAL_CUDA_TARGETS)
-get_property(cuda_libs GLOBAL PROPERTY ZONAL_CUDA_LIBS)
-list(APPEND dependencies ${cuda_targets})
-list(APPEND ZONAL_STATIC_LIBS ${cuda_libs})
+get_property(folders GLOBAL PROPERTY ZONAL_FOLDERS)
+zonal_objects(objects ${folders})
+get_property(dependencies GLOBAL PROPERTY ZONAL_USES)
 if(ZONAL_WITH_CUDA)
     list(APPEND dependencies stdc++) # nvcc's objects are C++ inside
 endif()
@@ -56,3 +52,14 @@ foreach(name IN LISTS ZONAL_STATIC_LIBS)
     target_link_libraries(zonal_static INTERFACE $<INSTALL_INTERFACE:${name}>)
 endforeach()
 target_link_directories(zonal_static INTERFACE "$<INSTALL_INTERFACE:${ZONAL_STATIC_DIRS}>")
+
+# The second library stands on the first; whoever links it gets both, in this order.
+get_property(folders GLOBAL PROPERTY ZONAL_TRAINING_FOLDERS)
+zonal_objects(objects ${folders})
+get_property(dependencies GLOBAL PROPERTY ZONAL_TRAINING_USES)
+add_library(zonal_training STATIC ${objects})
+set_target_properties(zonal_training PROPERTIES
+    LINKER_LANGUAGE C
+    ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+target_include_directories(zonal_training INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(zonal_training PUBLIC zonal_static PRIVATE ${dependencies} pthread m)

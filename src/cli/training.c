@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/nn_amx.h"
+#include "backend/cpu/training/nn_amx.h"
 #include "backend/device.h"
 #include "core/memory.h"
 #include "core/text.h"
