@@ -11,8 +11,19 @@ endfunction()
 get_property(folders GLOBAL PROPERTY ZONAL_FOLDERS)
 zonal_objects(objects ${folders})
 get_property(dependencies GLOBAL PROPERTY ZONAL_USES)
+
+# nvcc's objects are C++ inside: each launch of a kernel guards a static variable. libzonal.so holds
+# the few functions for that (70 kB) where the compiler has them in an archive, and so needs no
+# libstdc++ that may be older than the one it was built with.
+set(cxx_shared "")
+set(cxx_static "")
 if(ZONAL_WITH_CUDA)
-    list(APPEND dependencies stdc++) # nvcc's objects are C++ inside
+    set(cxx_static stdc++)
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libstdc++.a
+        OUTPUT_VARIABLE cxx_shared OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${cxx_shared}")
+        set(cxx_shared stdc++)
+    endif()
 endif()
 add_library(zonal SHARED ${objects})
 add_library(zonal_static STATIC ${objects})
@@ -44,8 +55,10 @@ endif()
 
 # Private: whoever links the library gets these on the link line, and none of their macros and
 # headers. Installed, libzonal.a names them; the paths of this machine stay here.
-foreach(dependency IN LISTS dependencies ITEMS m)
+foreach(dependency IN LISTS dependencies cxx_shared ITEMS m ${CMAKE_DL_LIBS})
     target_link_libraries(zonal PRIVATE $<BUILD_INTERFACE:${dependency}>)
+endforeach()
+foreach(dependency IN LISTS dependencies cxx_static ITEMS m ${CMAKE_DL_LIBS})
     target_link_libraries(zonal_static PRIVATE $<BUILD_INTERFACE:${dependency}>)
 endforeach()
 foreach(name IN LISTS ZONAL_STATIC_LIBS)
