@@ -24,7 +24,7 @@
 #ifndef ZONAL_DATA_LOADER_H
 #define ZONAL_DATA_LOADER_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 #include "data/source.h"
 #include "data/view_law.h"
 

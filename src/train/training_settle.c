@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "backend/nn.h"
+#include "backend/training/nn.h"
 #include "train/training_parts.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16 };

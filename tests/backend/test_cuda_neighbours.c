@@ -1,12 +1,13 @@
 /*
- * Nearest rows on CUDA against the reference and the CPU, and their time: src/backend/neighbours.h.
- * Without a device everything is skipped; ZONAL_REQUIRE_GPU=1 makes that a failure.
+ * Nearest rows on CUDA against the reference and the CPU, and their time:
+ * src/backend/training/neighbours.h. Without a device everything is skipped; ZONAL_REQUIRE_GPU=1
+ * makes that a failure.
  */
 #include <stdlib.h>
 #include <time.h>
 
 #include "backend/device.h"
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "gpu.h"

@@ -1,6 +1,6 @@
 /*
- * The layers on the GPU (src/backend/cuda/nn*.cu) against the reference over odd shapes, and
- * against the host's fast ones, which have their own test, over the shapes of networks; in both
+ * The layers on the GPU (src/backend/cuda/training/nn*.cu) against the reference over odd shapes,
+ * and against the host's fast ones, which have their own test, over the shapes of networks; in both
  * types, and the same bits from run to run and from a graph. "speed" prints times. Skipped where
  * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
  */

@@ -1,12 +1,12 @@
 /*
- * Optimisers on the GPU (src/backend/cuda/optimiser.cu) against the reference: ten steps of every
- * kind, refusals, graphs, the same bits every time. "speed" prints times. Skipped where there is no
- * GPU, unless ZONAL_REQUIRE_GPU is set.
+ * Optimisers on the GPU (src/backend/cuda/training/optimiser.cu) against the reference: ten steps
+ * of every kind, refusals, graphs, the same bits every time. "speed" prints times. Skipped where
+ * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
  */
 
 #include "backend/device.h"
 #include "backend/memory.h"
-#include "backend/optimiser.h"
+#include "backend/training/optimiser.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "failing_alloc.h"

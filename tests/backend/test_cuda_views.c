@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
-#include "backend/views.h"
+#include "backend/training/views.h"
 #include "core/random.h"
 #include "failing_alloc.h"
 #include "gpu.h"
