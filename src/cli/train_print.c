@@ -168,7 +168,7 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
                           "the gain %.4g is below the collapse threshold %.4g: with strong "
                           "augmentation training will collapse; %s",
                           weight->gain, weight->threshold,
-                          loss->discrepancy == ZONAL_KL
+                          loss->discrepancy == ZONAL_DISCREPANCY_KL
                               ? "give --margin 1.15 or more"
                               : "give --selectivity 10, or a --gain of many times the threshold");
 }

@@ -224,7 +224,7 @@ static zonal_status replicate(bench *b, experiment *e, int index) {
 }
 
 static zonal_status closed_form(const experiment *e, int64_t rows, double *out) {
-    const zonal_kernel_spec spec = {.family = ZONAL_INDUCED, .parameter = {e->scale, 0}};
+    const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_INDUCED, .parameter = {e->scale, 0}};
     zonal_kernel_constants constants;
     zonal_kernel *kernel;
     double b = (double)rows, sum = 0;

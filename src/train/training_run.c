@@ -22,7 +22,8 @@ static zonal_status read_meter(zonal__training_work *w, const zonal__metrics *me
     ZONAL_TRY(zonal__meter_read(t->settings.batch,
                                 zonal__trainer_model(w->trainer)->graph.projection_dim,
                                 w->projections, (int)t->settings.threads, meter));
-    if (t->trainer.objective.loss.discrepancy != ZONAL_SIGREG) /* its rows have any length */
+    if (t->trainer.objective.loss.discrepancy !=
+        ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
         zonal__meter_read_alignment(metrics->loss.invariance, t->weight.k, meter);
     return ZONAL_OK;
 }
