@@ -74,6 +74,9 @@ refused "fputs in math" "fputs" src/math/a.c '/* so */ void zonal__f(void) { fpu
 refused "exit in loss" "exit" src/loss/a.c 'void zonal__f(void) {' '    exit(1);' '}'
 refused "stderr in backend" "stderr" src/backend/a.c 'void *zonal__f(void) { return stderr; }'
 refused "argv in loss" "argv" src/loss/a.c 'int zonal__f(char **argv);'
+refused "a signal caught in train" "only src/cli catches signals" src/train/a.c \
+    'void zonal__f(void) { sigaction(2, 0, 0); }'
+refused "train knows cli" "train may not know cli" src/train/a.c '#include "cli/cli.h"'
 refused "the line number" "src/core/a.c:3:" src/core/a.c '' '' '#include "loss/plan.h"'
 check_fails "includes: an empty tree" "no sources" "$scripts/check_includes.sh" "$scratch"
 allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#include "math/x.h"' \
