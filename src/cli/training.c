@@ -98,6 +98,9 @@ static zonal_status settle_views(zonal__training *t) {
         s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
     }
     if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
+    if (s->largest_side == 0)
+        s->largest_side =
+            zonal__largest_side((int)(s->side > s->local_side ? s->side : s->local_side));
     if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
     if (s->law == ZONAL__LAW_AUTO)
         settle_word(t, "law",
@@ -290,6 +293,7 @@ static void fill_loader(zonal__training *t) {
                                                  .height = (int)s->local_side,
                                                  .laws = t->laws + s->views,
                                                  .first = (int)s->views}},
+                                      .largest_side = (int)s->largest_side,
                                       .workers = (int)s->workers};
     zonal__training_normalisation(t, loader->mean, loader->deviation);
 }
@@ -496,6 +500,7 @@ zonal_status zonal__training_open_online(zonal__training *t) {
         .queries = t->queries,
         .laws = t->eval_laws,
         .side = (int)s->side,
+        .largest_side = (int)s->largest_side,
         .seed = (uint64_t)s->seed,
         .device = t->trainer.device,
         .threads = (int)s->threads};
