@@ -137,6 +137,9 @@ const zonal__option zonal__train_table[] = {
     WHOLE("least-side", source.least_side, "0", 0, 32768,
           "JPEG: decode at a half, a quarter or an eighth while both sides stay at least this "
           "long; 0: at full size"),
+    WHOLE("largest-side", largest_side, "0", 0, 32768,
+          "images with a longer side are shrunk to it when they are read, on every device and data "
+          "location; 0: 512, or twice the side of the views if that is more"),
     NUMBER("bad-limit", source.bad_limit, "0.01", 0, 1, OVER,
            "the share of corrupt pictures that is put up with"),
     SHARE("val-share", source.val_share, "0.1",

@@ -31,6 +31,7 @@ typedef struct zonal__train_settings {
     const char *data;
     int split;
     zonal__source_settings source;
+    int64_t largest_side;
     zonal__per_channel mean, deviation;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;

@@ -222,6 +222,31 @@ static void test_corrupt(void) {
     zonal__free((void *)source.known_bad); /* all that a source without a file has taken */
 }
 
+/* Images over the largest side are shrunk alike in all places. */
+enum { LARGE = 1024 };
+
+static zonal_status read_large(zonal__source *source, int64_t index, zonal__image *out) {
+    ZONAL_TRY(zonal__image_shape(out, LARGE, LARGE * 3 / 4, 3));
+    (void)source;
+    for (int64_t i = 0; i < LARGE * (LARGE * 3 / 4) * 3; i++)
+        out->pixels[i] = (uint8_t)((index * 7 + i * i % 1021 + i / 3072 * 5) % 251);
+    return ZONAL_OK;
+}
+
+static void test_large(void) {
+    static const zonal__source_table table = {.kind = "made up", .read = read_large};
+    zonal__source source = {.table = &table,
+                            .count = 2 * BATCH,
+                            .width = LARGE,
+                            .height = LARGE * 3 / 4,
+                            .channels = 3,
+                            .path = "made-up",
+                            .bad_limit = 0.5};
+    if (no_gpu()) return;
+    check_steps(&source, 1, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(&source, 1, ZONAL__RESIDENCE_STREAMED);
+}
+
 static void test_refusals(void) {
     zonal__source_options options = {.path = "textures:disk", .texture_count = 20};
     zonal__source *source;
@@ -235,9 +260,13 @@ static void test_refusals(void) {
     zonal__source_close(source);
 }
 
-static const test_case tests[] = {{"textures", test_textures}, {"photographs", test_photographs},
-                                  {"corrupt", test_corrupt},   {"graphs", test_graphs},
-                                  {"refusals", test_refusals}, {0}};
+static const test_case tests[] = {{"textures", test_textures},
+                                  {"photographs", test_photographs},
+                                  {"large", test_large},
+                                  {"corrupt", test_corrupt},
+                                  {"graphs", test_graphs},
+                                  {"refusals", test_refusals},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);
