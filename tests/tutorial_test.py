@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """docs/tutorial.md: its commands run in the order of the page, on fewer and smaller images and for a few
-steps; what it shows has the shape of what the program prints; its links lead somewhere. ZONAL_PROGRAM
-is the program to test."""
+steps; what it shows has the shape of what the program prints. ZONAL_PROGRAM is the program to test."""
 import os
 import re
 import shlex
@@ -94,33 +93,4 @@ def check_python(text):
         exec(code, {})
 
 
-def anchors(path):
-    """The names that GitHub gives to the headings of a page."""
-    with open(path) as file:
-        text = re.sub(r"^```.*?^```$", "", file.read(), flags=re.M | re.S)
-    titles = re.findall(r"^#+ (.*)$", text, re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def test_links():
-    """Of this page and all others."""
-    pages = [os.path.join(SOURCE, name) for name in ("README.md", "CONTRIBUTING.md")]
-    pages += [os.path.join(DOCS, name) for name in os.listdir(DOCS) if name.endswith(".md")]
-    count = 0
-    for path in pages:
-        with open(path) as file:
-            text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", file.read(), flags=re.M | re.S)
-        broken = []
-        for link in re.findall(r"\]\(([^)\s]+)\)", text):
-            target, _, anchor = link.partition("#")
-            if target.startswith("http"):
-                continue
-            count += 1
-            there = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
-            if not os.path.exists(there) or (anchor and anchor not in anchors(there)):
-                broken.append(link)
-        report(not broken, "links of " + os.path.relpath(path, SOURCE), broken)
-    report(count > 20, "there are links", count)
-
-
-run_tests(test_commands, test_links)
+run_tests(test_commands)
