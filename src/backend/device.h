@@ -5,7 +5,8 @@
  * (backend/backend.h): is_host, precisions, an operation that is NULL.
  *
  * To port zonal to another kind of device, fill a zonal__backend with a zonal__runtime in a folder
- * of its own, and a zonal__training_tables (backend/training.h) if networks are to train there:
+ * of its own, and a zonal__training_tables (backend/training/tables.h) if networks are to train
+ * there:
  *
  *   - every function finds its device in its first argument, or in the problem's or spec's
  * "device", and leaves the calling thread's idea of a current device as it was;

@@ -6,7 +6,7 @@
 #ifndef ZONAL_BACKEND_REGISTRY_H
 #define ZONAL_BACKEND_REGISTRY_H
 
-#include "backend/training.h"
+#include "backend/backend.h"
 
 /* A backend that could have been built and was not; "this build of zonal has no WHAT". */
 typedef struct zonal__backend_left_out {
@@ -15,8 +15,5 @@ typedef struct zonal__backend_left_out {
 
 extern const zonal__backend *(*const zonal__backends_built[])(void); /* ends with NULL */
 extern const zonal__backend_left_out zonal__backends_left_out[];     /* ends with a name NULL */
-
-/* Their tables for training; ends with NULL. */
-extern const zonal__training_tables *(*const zonal__trainings_built[])(void);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "data/codec.h"
 #include "data/sheet.h"

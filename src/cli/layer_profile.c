@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 #include "cli/timing.h"
 #include "core/bf16.h"
 #include "core/memory.h"

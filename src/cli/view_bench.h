@@ -6,7 +6,7 @@
 #ifndef ZONAL_CLI_VIEW_BENCH_H
 #define ZONAL_CLI_VIEW_BENCH_H
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 
 /* Zero asks for the number in brackets. */
 typedef struct zonal__view_bench_options {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "data/source.h"
 #include "eval/lbfgs.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "eval/probe.h"
 #include "nn/schedule.h"

@@ -19,7 +19,7 @@
 #ifndef ZONAL_NN_NETWORK_H
 #define ZONAL_NN_NETWORK_H
 
-#include "backend/training.h"
+#include "backend/training/tables.h"
 #include "nn/resnet.h"
 
 typedef struct zonal__model {

@@ -297,7 +297,7 @@ static const zonal__backend table = {
     zonal__cuda_count,
     zonal__cuda_describe,
     &zonal__cuda_runtime,
-    1u << ZONAL_FP32 | 1u << ZONAL_TF32 | 1u << ZONAL_BF16,
+    1u << ZONAL_PRECISION_FP32 | 1u << ZONAL_PRECISION_TF32 | 1u << ZONAL_PRECISION_BF16,
     1u << ZONAL_DTYPE_FP32 | 1u << ZONAL_DTYPE_BF16 | 1u << ZONAL_DTYPE_FP16,
     ZONAL__SMALL_BATCH,
     {&on_its_device<&zonal__cuda_pairs>::table, &on_its_device<&zonal__cuda_kl>::table,

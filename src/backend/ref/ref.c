@@ -9,7 +9,7 @@ static const zonal__backend table = {
     .count = zonal__host_count,
     .describe = zonal__host_describe,
     .runtime = &zonal__host_runtime,
-    .precisions = 1u << ZONAL_DOUBLE | 1u << ZONAL_FP32,
+    .precisions = 1u << ZONAL_PRECISION_DOUBLE | 1u << ZONAL_PRECISION_FP32,
     .operations =
         {
             [ZONAL__PAIRS] = &zonal__ref_pairs,

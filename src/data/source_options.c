@@ -1,0 +1,23 @@
+#include "data/source_options.h"
+
+const char *const zonal__split_words[] = {"all", "train", "val", "test", NULL};
+
+/* A 0 that a user asks for is none; to the library it is the usual share. */
+static double share(double asked) {
+    return asked > 0 ? asked : ZONAL__NO_SHARE;
+}
+
+zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
+                                                   const char *path, zonal__split split) {
+    return (zonal__source_options){.path = path,
+                                   .split = split,
+                                   .val_share = share(settings->val_share),
+                                   .test_share = share(settings->test_share),
+                                   .seed = (uint64_t)settings->seed,
+                                   .class_list = settings->class_list,
+                                   .channels = (int)settings->channels,
+                                   .least_side = (int)settings->least_side,
+                                   .bad_limit = settings->bad_limit,
+                                   .texture_count = settings->count,
+                                   .texture_size = (int)settings->size};
+}

@@ -1,0 +1,96 @@
+/*
+ * The options that say which pictures a command works on, once for all commands that take them.
+ *
+ *     typedef struct settings {
+ *         zonal__source_settings source;
+ *         ...
+ *     } settings;
+ *     static const zonal__option table[] = {ZONAL__SOURCE_OPTIONS(settings, source), ..., {0}};
+ */
+#ifndef ZONAL_DATA_SOURCE_OPTIONS_H
+#define ZONAL_DATA_SOURCE_OPTIONS_H
+
+#include <math.h>
+#include <stddef.h>
+
+#include "core/options.h"
+#include "data/source.h"
+
+typedef struct zonal__source_settings {
+    int64_t seed, channels, least_side, count, size;
+    double val_share, test_share, bad_limit;
+    const char *class_list;
+} zonal__source_settings;
+
+#define ZONAL__SOURCE_OPTIONS(settings_type, member)                                               \
+    {.name = "class-list",                                                                         \
+     .type = ZONAL__OPTION_STRING,                                                                 \
+     .target = offsetof(settings_type, member.class_list),                                         \
+     .metavar = "FILE",                                                                            \
+     .help = "folders: only these classes, one name per line, in this order"},                     \
+        {.name = "channels",                                                                       \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.channels),                                       \
+         .initial = "0",                                                                           \
+         .least = 0,                                                                               \
+         .most = 3,                                                                                \
+         .help = "1: grey, 3: RGB, 0: as the files have it"},                                      \
+        {.name = "least-side",                                                                     \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.least_side),                                     \
+         .initial = "0",                                                                           \
+         .least = 0,                                                                               \
+         .most = 32768,                                                                            \
+         .metavar = "PIXELS",                                                                      \
+         .help = "JPEG: decode at a half, a quarter or an eighth while both sides stay at least "  \
+                 "this long; 0: at full size"},                                                    \
+        {.name = "bad-limit",                                                                      \
+         .type = ZONAL__OPTION_DOUBLE,                                                             \
+         .target = offsetof(settings_type, member.bad_limit),                                      \
+         .initial = "0.01",                                                                        \
+         .least = 0,                                                                               \
+         .most = 1,                                                                                \
+         .rules = ZONAL__OPTION_OVER,                                                              \
+         .metavar = "SHARE",                                                                       \
+         .help = "the share of corrupt pictures that is put up with"},                             \
+        {.name = "val-share",                                                                      \
+         .type = ZONAL__OPTION_DOUBLE,                                                             \
+         .target = offsetof(settings_type, member.val_share),                                      \
+         .initial = "0.1",                                                                         \
+         .least = 0,                                                                               \
+         .most = 1,                                                                                \
+         .metavar = "SHARE",                                                                       \
+         .help = "of each class, for validation, where the source is not divided"},                \
+        {.name = "test-share",                                                                     \
+         .type = ZONAL__OPTION_DOUBLE,                                                             \
+         .target = offsetof(settings_type, member.test_share),                                     \
+         .initial = "0.1",                                                                         \
+         .least = 0,                                                                               \
+         .most = 1,                                                                                \
+         .metavar = "SHARE",                                                                       \
+         .help = "the same for the test"},                                                         \
+        {.name = "count",                                                                          \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.count),                                          \
+         .least = 1,                                                                               \
+         .most = 1 << 24,                                                                          \
+         .help = "textures: how many; 10,000 / 500 / 10,000 by split unless given"},               \
+        {.name = "size",                                                                           \
+         .type = ZONAL__OPTION_INT,                                                                \
+         .target = offsetof(settings_type, member.size),                                           \
+         .least = 8,                                                                               \
+         .most = 4096,                                                                             \
+         .metavar = "PIXELS",                                                                      \
+         .help = "textures: their width and height; 256 unless given"},                            \
+    {                                                                                              \
+        .name = "seed", .type = ZONAL__OPTION_INT, .target = offsetof(settings_type, member.seed), \
+        .initial = "0", .least = 0, .most = INFINITY, .help = "of the division, and of textures"   \
+    }
+
+/* The words of --split, in the order of zonal__split. */
+extern const char *const zonal__split_words[];
+
+zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
+                                                   const char *path, zonal__split split);
+
+#endif

@@ -1,0 +1,341 @@
+#include "train/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/resnet.h"
+#include "zonal/uniformity.h"
+
+static const char *const laws[] = {"auto", "byol", "texture", NULL};
+static const char *const crops[] = {"auto", "centre", "whole", NULL};
+static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
+static const char *const stems[] = {"auto", "imagenet", "small", NULL};
+static const char *const activations[] = {"gelu", "relu", NULL};
+static const char *const optimisers[] = {"adamw", "sgd", "lars", NULL};
+static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
+static const char *const residences[] = {"auto", "resident", "streamed", NULL};
+static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
+static const char *const on_collapse[] = {"warn", "stop", NULL};
+
+const char *const zonal__changed_data_words[] = {"refuse", "allow", NULL};
+
+/* ---- values of several numbers --------------------------------------------------------------- */
+
+static zonal_status set_range(void *values, const zonal__option *option, const char *shown,
+                              const char *text) {
+    zonal__range *range = (zonal__range *)((char *)values + option->target);
+    double number[2];
+    int count;
+    ZONAL_TRY(zonal__list_double(text, shown, 2, number, &count));
+    if (count != 2 || !(number[0] <= number[1]))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be LOW,HIGH with LOW at most HIGH, got %s",
+                          shown, text);
+    *range = (zonal__range){number[0], number[1]};
+    return ZONAL_OK;
+}
+
+static zonal_status set_per_channel(void *values, const zonal__option *option, const char *shown,
+                                    const char *text) {
+    zonal__per_channel numbers = {0};
+    ZONAL_TRY(zonal__list_double(text, shown, 3, numbers.value, &numbers.count));
+    if (numbers.count == 2)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes one number, or one for each of 3 channels",
+                          shown);
+    for (int c = 0; c < numbers.count; c++)
+        if (!(fabs(numbers.value[c]) <= 1e6) ||
+            (strcmp(option->name, "deviation") == 0 && numbers.value[c] < 1e-6))
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "%s is for pixels from 0 to 1: a mean may be up to 1e6, a deviation "
+                              "from 1e-6 to 1e6, got %s",
+                              shown, text);
+    *(zonal__per_channel *)((char *)values + option->target) = numbers;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
+                                    int *count) {
+    const char *at = text;
+    int n = 0, good = 1, more = 1;
+    while (good && more) {
+        size_t digits = strspn(at, "0123456789");
+        long value = digits > 0 && digits <= 6 ? strtol(at, NULL, 10) : 0;
+        if (n == most)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has at most %d layers, got %s", shown, most,
+                              text);
+        width[n++] = (int)value;
+        at += digits;
+        more = *at++ == '-';
+        good = value >= 1 && value <= 65536 && (more || at[-1] == '\0');
+    }
+    if (!good)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%s is the width of each layer, from 1 to 65536, with dashes between "
+                          "them, as in 2048-2048-256; got %s",
+                          shown, text);
+    *count = n;
+    return ZONAL_OK;
+}
+
+static zonal_status set_projector(void *values, const zonal__option *option, const char *shown,
+                                  const char *text) {
+    int width[ZONAL__MOST_PROJECTOR_LAYERS], count;
+    ZONAL_TRY(zonal__projector_parse(text, shown, ZONAL__MOST_PROJECTOR_LAYERS, width, &count));
+    *(const char **)((char *)values + option->target) = text;
+    return ZONAL_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define AT(field) .target = offsetof(zonal__train_settings, field)
+#define FLAG(name_, field, first, text)                                                            \
+    { .name = name_, .type = ZONAL__OPTION_FLAG, AT(field), .initial = first, .help = text }
+#define WHOLE(name_, field, first, low, high, text)                                                \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_INT, AT(field), .initial = first, .least = low,       \
+        .most = high, .help = text                                                                 \
+    }
+#define NUMBER(name_, field, first, low, high, limits, text)                                       \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_DOUBLE, AT(field), .initial = first, .least = low,    \
+        .most = high, .rules = limits, .help = text                                                \
+    }
+#define SHARE(name_, field, first, text) NUMBER(name_, field, first, 0, 1, 0, text)
+#define WORD(name_, field, list, first, text)                                                      \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_WORD, AT(field), .words = list, .initial = first,     \
+        .help = text                                                                               \
+    }
+#define TEXT(name_, field, first, meta, limits, text)                                              \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_STRING, AT(field), .initial = first, .metavar = meta, \
+        .rules = limits, .help = text                                                              \
+    }
+#define RANGE(name_, field, text)                                                                  \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_CUSTOM, AT(field), .metavar = "LOW,HIGH",             \
+        .set = set_range, .help = text                                                             \
+    }
+#define PER_CHANNEL(name_, field, text)                                                            \
+    {                                                                                              \
+        .name = name_, .type = ZONAL__OPTION_CUSTOM, AT(field), .metavar = "X[,Y,Z]",              \
+        .set = set_per_channel, .help = text                                                       \
+    }
+/* A number of a header as the user would type it. */
+#define TEXT_OF(macro)    TEXT_OF_(macro)
+#define TEXT_OF_(number_) #number_
+enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
+
+const zonal__option zonal__train_table[] = {
+    /* pictures */
+    TEXT("data", data, NULL, "PATH", 0, "a folder or file of pictures, or textures:FAMILY; or DIR"),
+    WORD("split", split, zonal__split_words, "train", "the part of the pictures to learn from"),
+    TEXT("class-list", source.class_list, NULL, "FILE", 0,
+         "folders: only these classes, one name per line, in this order"),
+    WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as the pictures have it"),
+    WHOLE("least-side", source.least_side, "0", 0, 32768,
+          "JPEG: decode at a half, a quarter or an eighth while both sides stay at least this "
+          "long; 0: at full size"),
+    WHOLE("largest-side", largest_side, "0", 0, 32768,
+          "images with a longer side are shrunk to it when they are read, on every device and data "
+          "location; 0: 512, or twice the side of the views if that is more"),
+    NUMBER("bad-limit", source.bad_limit, "0.01", 0, 1, OVER,
+           "the share of corrupt pictures that is put up with"),
+    SHARE("val-share", source.val_share, "0.1",
+          "of each class, for validation, where the source is not divided"),
+    SHARE("test-share", source.test_share, "0.1", "the same for the test"),
+    WHOLE("data-seed", source.seed, "0", 0, INFINITY, "of that division, and of textures"),
+    WHOLE("texture-count", source.count, NULL, 1, 1 << 24,
+          "textures: how many; 10,000 / 500 / 10,000 by split unless given"),
+    WHOLE("texture-size", source.size, NULL, 8, 4096,
+          "textures: their width and height; 256 unless given"),
+    PER_CHANNEL("mean", mean,
+                "taken off the views, of [0, 1]; ImageNet's for RGB, 0.5 for grey unless given"),
+    PER_CHANNEL("deviation", deviation,
+                "what they are then divided by; ImageNet's for RGB, 0.25 for grey unless given"),
+
+    /* views */
+    WHOLE("views", views, "2", 1, 16, "global views of each picture"),
+    WHOLE("side", side, "0", 0, 1024,
+          "width and height of the views; 0: 224, or the shorter side of the images if that is "
+          "less"),
+    WHOLE("local-views", local_views, "0", 0, 16, "local views of each picture"),
+    WHOLE("local-side", local_side, "0", 0, 1024,
+          "their width and height; 0: three sevenths of the side, as 96 of 224"),
+    WORD("law", law, laws, "auto",
+         "byol: crops and colours, for photographs; texture: turns, scales, contrast, erasing; "
+         "auto: texture for textures"),
+    WORD("crop", crop, crops, "auto",
+         "what of an image is looked at when it is evaluated: its centre, 7/8 of the shorter side, "
+         "or the whole; auto: the whole of textures and of images no larger than the views"),
+    RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
+    RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
+    RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
+    SHARE("view-mirror", view.mirror, NULL, "byol: probability; 0.5 unless given"),
+    SHARE("view-jitter", view.jitter, NULL, "byol: probability of colour jitter; 0.8"),
+    NUMBER("view-brightness", view.brightness, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
+    NUMBER("view-contrast", view.contrast, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
+    NUMBER("view-saturation", view.saturation, NULL, 0, INFINITY, 0, "byol: strength; 0.2"),
+    NUMBER("view-hue", view.hue, NULL, 0, 0.5, 0, "byol: strength in turns; 0.1"),
+    SHARE("view-grey", view.grey, NULL, "byol: probability; 0.2"),
+    SHARE("view-blur", view.blur, NULL, "byol: probability; 1 and 0.1 by turns, local 0.5"),
+    SHARE("view-solarise", view.solarise, NULL, "byol: probability; 0 and 0.2 by turns"),
+    NUMBER("view-rotation", view.rotation, NULL, 0, 3.1415926535897932, 0,
+           "texture: up to this many radians each way; any unless given"),
+    SHARE("view-shift", view.shift, NULL, "texture: share of the side; 0.2"),
+    RANGE("view-scale", view.scale, "texture: magnification; 0.8,1.25"),
+    NUMBER("view-shear", view.shear, NULL, 0, INFINITY, 0, "texture: tangent; 0.2"),
+    RANGE("view-added", view.added, "texture: brightness added; -0.2,0.2"),
+    RANGE("view-times", view.times, "texture: contrast factor; 0.7,1.3"),
+    NUMBER("view-noise", view.noise, NULL, 0, INFINITY, 0, "texture: deviation of noise; 0.05"),
+    SHARE("view-erase", view.erase, NULL, "texture: probability of a black rectangle; 1"),
+    RANGE("view-erase-side", view.erase_side, "texture: its sides, of the view's; 0.1,0.4"),
+
+    /* network */
+    WORD("network", network, networks, "resnet18", "the encoder"),
+    WORD("stem", stem, stems, "auto", "auto: small for views of up to 64 pixels"),
+    NUMBER("width", width, "1", 1. / 64, 8, 0, "factor of the encoder's channels"),
+    {.name = "projector",
+     .type = ZONAL__OPTION_CUSTOM,
+     AT(projector),
+     .initial = "2048-2048-256",
+     .metavar = "A-B-...",
+     .set = set_projector,
+     .help = "outputs of its layers; the last is the dimension d"},
+    WORD("activation", activation, activations, "gelu", "of the projector"),
+    FLAG("projector-norm", projector_norm, "yes", "norms between the projector's layers"),
+    FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
+    FLAG("zero-last-scale", zero_last_scale, NULL, "each block begins as its shortcut"),
+
+    TEXT("init", init, NULL, "FILE", 0,
+         "begin with these weights, safetensors of torchvision or of a run; the projector may be "
+         "missing"),
+
+    /* loss */
+    TEXT("method", method, "mmd-band", "NAME", 0,
+         "the uniformity loss: mmd-band, mmd-heat, ksd-heat, kl-heat, susreg and more: see zonal "
+         "loss --help"),
+    ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
+    ZONAL__LOSS_OPTIONS(zonal__train_settings, loss),
+    SHARE("lambda", lambda, NULL,
+          "weight of uniformity against 1 - lambda of alignment; 0.05 (kl: 0.5) unless given"),
+    TEXT("gain", gain, "auto", "auto|batch|unit|NUMBER", 0,
+         "factor of the uniformity loss; auto: batch for mmd, ksd and susreg, 1.15 times the "
+         "collapse threshold for kl, unit for sigreg"),
+    NUMBER("margin", margin, NULL, 0, INFINITY, OVER | UNDER,
+           "the gain as a multiple of the collapse threshold"),
+    NUMBER("selectivity", selectivity, NULL, 0, INFINITY, OVER | UNDER,
+           "the gain by its selectivity S: how strongly directions follow what views share"),
+
+    /* optimiser */
+    WORD("optimiser", optimiser, optimisers, "adamw", "how the weights are moved"),
+    NUMBER("lr", lr, "0.001", 0, INFINITY, OVER | UNDER, "learning rate"),
+    WORD("schedule", schedule, schedules, "cosine", "of the learning rate, after the warm-up"),
+    NUMBER("final-lr", final_lr, "0", 0, INFINITY, UNDER, "the learning rate at the end"),
+    NUMBER("warmup", warmup, NULL, 0, INFINITY, UNDER,
+           "epochs of warm-up; 1, but at most a tenth of the run, unless given"),
+    NUMBER("weight-decay", weight_decay, "0.0005", 0, INFINITY, UNDER, "weight decay"),
+    FLAG("decay-all", decay_all, NULL, "decay norms and biases as well"),
+    NUMBER("clip", clip, "0", 0, INFINITY, UNDER, "largest norm of the gradient; 0: as it comes"),
+    NUMBER("momentum", momentum, "0.9", 0, 1, UNDER, "sgd, lars: momentum"),
+    FLAG("nesterov", nesterov, NULL, "sgd: Nesterov's momentum"),
+    NUMBER("trust", trust, "0.001", 0, INFINITY, OVER | UNDER, "lars: trust ratio"),
+    NUMBER("beta1", beta1, "0.9", 0, 1, UNDER, "adamw: of the mean gradient"),
+    NUMBER("beta2", beta2, "0.999", 0, 1, UNDER, "adamw: of the mean square"),
+    NUMBER("epsilon", epsilon, "1e-8", 0, INFINITY, OVER | UNDER, "adamw: added to the root"),
+
+    /* run */
+    WHOLE("epochs", epochs, "100", 1, 1e6, "times through the pictures"),
+    WHOLE("steps", steps, "0", 0, ZONAL__MOST_STEPS, "the same in steps; 0: by --epochs"),
+    WHOLE("batch", batch, "256", 1, 1e6,
+          "pictures in a step; unless given, all if there are fewer"),
+    WHOLE("micro-batch", micro_batch, "0", 0, 1e6,
+          "pictures that go through the network at once, for little memory; the loss still sees "
+          "the whole batch; 0: all"),
+    WORD("precision", precision, precisions, "auto",
+         "of the network; auto: bf16 on CUDA and where the processor has AMX, else fp32"),
+    TEXT("device", device, "auto", "NAME", 0,
+         "cpu, cuda, cuda:1 ...; auto: CUDA where there is a device"),
+    WORD("residence", residence, residences, "auto",
+         "CUDA: all pictures on the device, or those of each step"),
+    FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
+    WHOLE("seed", seed, "0", 0, INFINITY, "of weights, order, views and sliced losses"),
+    WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: all there are"),
+    WHOLE("workers", workers, "0", 0, 256, "threads that read pictures; 0: as many as processors"),
+
+    /* the command line's own */
+    TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
+    {.name = "set",
+     .type = ZONAL__OPTION_ASSIGN,
+     .metavar = "KEY=VALUE",
+     .help = "the same as --KEY VALUE; as often as needed"},
+    {.name = "dump-config",
+     .type = ZONAL__OPTION_FLAG,
+     AT(dump_config),
+     .rules = LINE,
+     .help = "print the effective configuration, train nothing"},
+    TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
+    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    {.name = "changed-data",
+     .type = ZONAL__OPTION_WORD,
+     AT(changed_data),
+     .words = zonal__changed_data_words,
+     .initial = "refuse",
+     .rules = LINE,
+     .help = "--resume: what to do when images were added, removed or replaced since"},
+    TEXT("choices", choices, NULL, "FILE", LINE,
+         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
+         "bits as that run's"),
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .rules = LINE,
+     .help = "print warnings and errors alone"},
+
+    /* watching */
+    WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines and meters; 0: 10, on CUDA 50"),
+    WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
+          "steps between checkpoints; 0: an epoch, or 100 if that is more"),
+    WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
+    FLAG("tensorboard", tensorboard, "yes", "write the curves for TensorBoard too, in RUN/events"),
+    WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
+    SHARE("collapse-cosine", collapse_cosine, TEXT_OF(ZONAL_COLLAPSE_COSINE),
+          "mean cosine above which that is"),
+    SHARE("collapse-rank", collapse_rank, TEXT_OF(ZONAL_COLLAPSE_RANK),
+          "effective rank, as a share of what uniform points have, below which that is"),
+    WORD("eval", eval, protocols, "auto",
+         "evaluation on the way; auto: retrieval for textures, k-NN where there are classes"),
+    WHOLE("eval-every", eval_every, "0", 0, 1e9,
+          "steps between evaluations; 0: an epoch, or 100 if that is more"),
+    WHOLE("eval-count", eval_count, "1000", 2, 1e9, "pictures of the validation part to take"),
+    WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled pictures to compare with"),
+    WHOLE("eval-k", eval_k, "20", 1, 256, "knn: neighbours that vote"),
+    NUMBER("eval-temperature", eval_temperature, "0.07", 0, INFINITY, OVER | UNDER,
+           "knn: of the votes"),
+    {0}};
+
+static const char *const most_used[] = {"config",      "out",     "resume", "method",
+                                        "selectivity", "epochs",  "batch",  "lr",
+                                        "side",        "network", NULL};
+static const zonal__option_group groups[] = {{"data", "data"},
+                                             {"augmentation", "views"},
+                                             {"network", "network"},
+                                             {"loss", "method"},
+                                             {"optimiser", "optimiser"},
+                                             {"run", "epochs"},
+                                             {0}};
+const zonal__option_layout zonal__train_layout = {most_used, groups};
+
+int zonal__train_option_is_free(const char *name) {
+    static const char *const names[] = {
+        "quiet", "resume",      "log-every", "checkpoint-every", "threads",
+        "keep",  "on-collapse", "workers",   "tensorboard",      "changed-data"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) return 1;
+    return 0;
+}
+
+int zonal__train_option_may_change(const char *name) {
+    return zonal__train_option_is_free(name) || strcmp(name, "data") == 0 ||
+           strcmp(name, "class-list") == 0;
+}

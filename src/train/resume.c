@@ -1,0 +1,235 @@
+#include "train/resume.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "core/text.h"
+#include "train/checkpoint.h"
+
+static int is_flag(const zonal__training *t, const char *name) {
+    return zonal__options_source(&t->options, name) == ZONAL__SOURCE_FLAG;
+}
+
+static int is_length(const char *name) {
+    return strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0;
+}
+
+static int is_given_length(const zonal__training *t) {
+    return is_flag(t, "epochs") || is_flag(t, "steps");
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAINING_PATH]) {
+    if (snprintf(path, ZONAL__TRAINING_PATH, "%s/config.toml", run) >= ZONAL__TRAINING_PATH)
+        return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", run);
+    if (access(path, R_OK) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s; --resume takes a folder that zonal train made",
+                      path, strerror(errno));
+}
+
+zonal_status zonal__resume_check_settings(const zonal__training *t) {
+    for (int i = 0; t->options.table[i].name; i++) {
+        const char *name = t->options.table[i].name;
+        if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
+            !zonal__train_option_may_change(name) && !is_length(name))
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "--%s cannot be changed in a run that goes on; leave it out, or "
+                              "begin a new run with --config %s/config.toml",
+                              name, t->settings.resume);
+    }
+    return ZONAL_OK;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+static zonal_status check_data(zonal__resume *r) {
+    const zonal__training *t = r->training;
+    int allowed = t->settings.changed_data == ZONAL__CHANGED_ALLOW;
+    ZONAL_TRY(zonal__training_check_data(t, r->folder->path, &r->changes));
+    if (!r->changes.recorded && is_flag(t, "data") && !allowed)
+        return ZONAL_FAIL(ZONAL_IO,
+                          "%s was made by a version that kept no record of its images, so they "
+                          "cannot be compared with %s; --changed-data allow takes them as they are",
+                          r->folder->path, t->settings.data);
+    if (!r->changes.changed || allowed) return ZONAL_OK;
+    return zonal__training_refuse_changed(r->folder->path, &r->changes);
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+static int may_change_with_length(const char *name) {
+    return zonal__train_option_may_change(name) || is_length(name);
+}
+
+static zonal_status refuse_change(const zonal__resume *r, const zonal__config_change *change) {
+    const char *run = r->folder->path;
+    char remedy[256];
+    if (is_length(change->name))
+        snprintf(remedy, sizeof remedy,
+                 "put it back, or give --%s %.40s with --resume to change "
+                 "the length of the run",
+                 change->name, change->now);
+    else
+        snprintf(remedy, sizeof remedy,
+                 "put it back, or begin a new run with --config %.120s/config.toml", run);
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "%.200s/config.toml was changed after the run began: %s was %.120s and is "
+                      "%.120s now; %s",
+                      run, change->name, change->before[0] ? change->before : "not given",
+                      change->now[0] ? change->now : "not given", remedy);
+}
+
+/* A run goes on with the numbers it was begun with: what was changed in its config.toml since is
+ * refused, as it would be on the command line. */
+static zonal_status check_configuration(const zonal__resume *r) {
+    zonal__config_change change;
+    int changed;
+    if (!r->before) return ZONAL_OK;
+    ZONAL_TRY(zonal__config_compare(&r->training->options,
+                                    is_given_length(r->training) ? may_change_with_length
+                                                                 : zonal__train_option_may_change,
+                                    r->before, &change, &changed));
+    return changed ? refuse_change(r, &change) : ZONAL_OK;
+}
+
+/* ---- the length ------------------------------------------------------------------------------ */
+
+static int is_not_epochs(const char *name) {
+    return strcmp(name, "epochs") != 0;
+}
+
+static int is_not_steps(const char *name) {
+    return strcmp(name, "steps") != 0;
+}
+
+static int is_not_data(const char *name) {
+    return strcmp(name, "data") != 0;
+}
+
+static int is_not_class_list(const char *name) {
+    return strcmp(name, "class-list") != 0;
+}
+
+/* The value that --epochs or --steps had in a configuration that was kept. */
+static int64_t value_before(const zonal__training *t, zonal__config_filter *others,
+                            const char *before, int64_t now) {
+    zonal__config_change change;
+    int changed;
+    if (zonal__config_compare(&t->options, others, before, &change, &changed) != ZONAL_OK)
+        return now;
+    return changed ? strtoll(change.before, NULL, 10) : now;
+}
+
+static int64_t total_before(const zonal__training *t, const char *before) {
+    int64_t steps = value_before(t, is_not_steps, before, t->settings.steps);
+    return steps > 0
+               ? steps
+               : t->steps_per_epoch * value_before(t, is_not_epochs, before, t->settings.epochs);
+}
+
+static zonal_status put_length(const zonal__resume *r, const char *name, int64_t value,
+                               const char *comment) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return zonal__run_folder_edit_config(r->folder, name, text, comment);
+}
+
+static zonal_status refuse_length(const zonal__resume *r, int64_t done) {
+    const zonal__training *t = r->training;
+    int steps = is_flag(t, "steps");
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "%s has made %" PRId64 " step%s already, and --%s %" PRId64
+                      " would end it after %" PRId64 "; give more",
+                      r->folder->path, done, zonal__text_plural(done), steps ? "steps" : "epochs",
+                      steps ? t->settings.steps : t->settings.epochs, t->trainer.schedule.total);
+}
+
+/* Fills old_total where the length is another one now. */
+static zonal_status check_length(zonal__resume *r, int64_t done) {
+    const zonal__training *t = r->training;
+    int64_t old = r->before ? total_before(t, r->before) : -1;
+    if (!is_given_length(t) || t->trainer.schedule.total == old) return ZONAL_OK;
+    if (t->trainer.schedule.total <= done) return refuse_length(r, done);
+    r->old_total = old;
+    return ZONAL_OK;
+}
+
+/* The checkpoint is made again, with the length that the run now has: without it the next resume
+ * would find a configuration that differs from it. */
+static zonal_status keep_length(const zonal__resume *r, zonal__trainer *trainer) {
+    const zonal__train_settings *s = &r->training->settings;
+    char comment[96], before[48] = "";
+    if (r->old_total == 0) return ZONAL_OK;
+    if (r->old_total > 0)
+        snprintf(before, sizeof before, "; %" PRId64 " steps before", r->old_total);
+    snprintf(comment, sizeof comment, "--resume at step %" PRId64 "%s",
+             zonal__trainer_steps_done(trainer), before);
+    ZONAL_TRY(put_length(r, "epochs", s->epochs, comment));
+    ZONAL_TRY(put_length(r, "steps", s->steps, comment));
+    return zonal__checkpoint_save(trainer, r->checkpoint);
+}
+
+/* ---- the checkpoint -------------------------------------------------------------------------- */
+
+/* Puts the value of a flag into config.toml, where the next resume finds it. */
+static zonal_status keep_flag(const zonal__resume *r, const char *name,
+                              zonal__config_filter *others) {
+    const zonal__training *t = r->training;
+    char *line, comment[32];
+    zonal_status status;
+    if (!is_flag(t, name)) return ZONAL_OK;
+    ZONAL_TRY(zonal__config_values(&t->options, others, &line));
+    line[strcspn(line, "\n")] = '\0';
+    snprintf(comment, sizeof comment, "--%s", name);
+    status = zonal__run_folder_edit_config(r->folder, name, line + strlen(name) + strlen(" = "),
+                                           comment);
+    zonal__free(line);
+    return status;
+}
+
+/* Images in another place, or others: what was accepted is what the next resume expects. */
+static zonal_status keep_data(const zonal__resume *r) {
+    const zonal__training *t = r->training;
+    zonal__data_record *record;
+    zonal_status status;
+    ZONAL_TRY(keep_flag(r, "data", is_not_data));
+    ZONAL_TRY(keep_flag(r, "class-list", is_not_class_list));
+    if (r->changes.recorded && !r->changes.changed) return ZONAL_OK;
+    ZONAL_TRY(zonal__training_record(t, &record));
+    status = zonal__run_folder_write_data(r->folder, record);
+    zonal__data_record_destroy(record);
+    return status;
+}
+
+/* A damaged checkpoint is not the end: there is one before it. */
+static zonal_status offer_older(zonal_status status) {
+    zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+    if (status != ZONAL_FORMAT) return status;
+    return ZONAL_FAIL(status, "%.300s; to go on from the checkpoint before it, remove this one",
+                      inner.message);
+}
+
+zonal_status zonal__resume_check(zonal__resume *r) {
+    ZONAL_TRY(zonal__run_folder_latest(r->folder, r->checkpoint));
+    ZONAL_TRY(offer_older(zonal__checkpoint_configuration(r->checkpoint, &r->before)));
+    ZONAL_TRY(check_configuration(r));
+    return check_data(r);
+}
+
+zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
+    ZONAL_TRY(offer_older(zonal__checkpoint_load(trainer, r->checkpoint)));
+    ZONAL_TRY(check_length(r, zonal__trainer_steps_done(trainer)));
+    ZONAL_TRY(zonal__run_folder_rewind(r->folder, zonal__trainer_steps_done(trainer)));
+    ZONAL_TRY(keep_length(r, trainer));
+    return keep_data(r);
+}
+
+void zonal__resume_close(zonal__resume *r) {
+    zonal__free(r->before);
+    r->before = NULL;
+}
