@@ -7,7 +7,7 @@
 # 2. libzonal.so exports exactly the functions that include/zonal declares with ZONAL_API, none of
 #    them internal (zonal__).
 # 3. A folder's objects use symbols of the folders below it only. The tables that ref, cpu and cuda
-#    fill (zonal__backend_ref, zonal__views_ref and so on) are declared by src/backend and count as
+#    fill (zonal__backend_ref, zonal__training_ref and so on) are declared by src/backend and count as
 #    its own.
 #
 # Prints what is wrong and exits 1 if anything is.
@@ -116,8 +116,8 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
-    grep -E '^zonal__(views|nn|optimiser|neighbours|softmax|device)_' "$(key "$layer/training").has" \
+    grep -E '^zonal__backend_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(training|views|nn|optimiser|neighbours|softmax)_' "$(key "$layer/training").has" \
         >>"$(key backend/training).has" || true
 done
 for layer in "${layers[@]}"; do
