@@ -38,6 +38,9 @@ if(NOT ZONAL_SANITIZE) # whose own checks of the same functions say more
 endif()
 add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
 
+# A library on the link line of which nothing is used is not loaded at every start.
+add_link_options(LINKER:--as-needed)
+
 if(ZONAL_SANITIZE)
     if(ZONAL_SANITIZE STREQUAL "thread") # which cannot be had together with the address sanitizer
         set(sanitizers -fsanitize=thread)

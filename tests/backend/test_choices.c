@@ -1,5 +1,5 @@
-/* The table of measured choices and its file (backend/choices.h). */
-#include "backend/choices.h"
+/* The table of measured choices and its file (backend/training/choices.h). */
+#include "backend/training/choices.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/nn_launch.h"
+#include "backend/cuda/training/nn_launch.h"
 #include "test.h"
 
 static const int channel_counts[] = {1,   2,   3,   7,   8,   16,  24,  64,  65,   96,   127,

@@ -1,11 +1,11 @@
 /*
  * The first convolution of a network as CUDA computes it, its index arithmetic on the host: 3 x 3
- * with the channels filled up (backend/cuda/nn_stem.h) and 7 x 7 by own kernels
- * (backend/cuda/nn_stem_window.h), each against the convolution as it is defined in backend/nn.h.
- * All numbers are small integers, so both are exact.
+ * with the channels filled up (backend/cuda/training/nn_stem.h) and 7 x 7 by own kernels
+ * (backend/cuda/training/nn_stem_window.h), each against the convolution as it is defined in
+ * backend/training/nn.h. All numbers are small integers, so both are exact.
  */
-#include "backend/cuda/nn_stem.h"
-#include "backend/cuda/nn_stem_window.h"
+#include "backend/cuda/training/nn_stem.h"
+#include "backend/cuda/training/nn_stem_window.h"
 #include "core/memory.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/views_launch.h"
+#include "backend/cuda/training/views_launch.h"
 #include "test.h"
 
 static const int sides[] = {1,  2,  3,   5,   7,   8,   9,   31,  32,  33,   63,   64,

@@ -1,10 +1,10 @@
 /*
- * Nearest rows by cosine, src/backend/neighbours.h: the reference against hand-made rows and a
- * full sort of long double cosines made here, the CPU's against the reference.
+ * Nearest rows by cosine, src/backend/training/neighbours.h: the reference against hand-made rows
+ * and a full sort of long double cosines made here, the CPU's against the reference.
  */
 #include <stdlib.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "failing_alloc.h"

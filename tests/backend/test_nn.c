@@ -1,7 +1,7 @@
 /*
- * The layers of networks: src/backend/nn.h. The reference against PyTorch's numbers, against
- * differences of its own forward, and against identities. The rest of the contract is tested in
- * test_nn_contract.c.
+ * The layers of networks: src/backend/training/nn.h. The reference against PyTorch's numbers,
+ * against differences of its own forward, and against identities. The rest of the contract is
+ * tested in test_nn_contract.c.
  */
 #include "nn_trial.h"
 #include "test.h"

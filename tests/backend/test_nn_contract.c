@@ -1,6 +1,6 @@
 /*
- * The layers of networks: what src/backend/nn.h promises and refuses beyond the formulas, which
- * test_nn.c checks.
+ * The layers of networks: what src/backend/training/nn.h promises and refuses beyond the formulas,
+ * which test_nn.c checks.
  */
 #include "core/bf16.h"
 #include "failing_alloc.h"

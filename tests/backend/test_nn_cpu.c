@@ -1,10 +1,10 @@
 /*
- * The layers on the host's threads (src/backend/cpu/nn*.c) against the reference, over odd shapes,
- * in both types, by every way of multiplying that this build and machine have, and the same bits
- * for any number of threads.
+ * The layers on the host's threads (src/backend/cpu/training/nn*.c) against the reference, over odd
+ * shapes, in both types, by every way of multiplying that this build and machine have, and the same
+ * bits for any number of threads.
  */
-#include "backend/cpu/nn_activate.h"
-#include "backend/cpu/nn_product.h"
+#include "backend/cpu/training/nn_activate.h"
+#include "backend/cpu/training/nn_product.h"
 #include "core/memory.h"
 #include "failing_alloc.h"
 #include "nn_shapes.h"

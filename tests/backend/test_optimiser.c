@@ -1,7 +1,7 @@
-/* Optimisers: src/backend/optimiser.h. */
+/* Optimisers: src/backend/training/optimiser.h. */
 #include <time.h>
 
-#include "backend/optimiser.h"
+#include "backend/training/optimiser.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "failing_alloc.h"

@@ -1,8 +1,8 @@
 /*
- * Linear classification, src/backend/softmax.h: closed forms, differences of the loss against the
- * gradient, and the CPU's against the reference.
+ * Linear classification, src/backend/training/softmax.h: closed forms, differences of the loss
+ * against the gradient, and the CPU's against the reference.
  */
-#include "backend/softmax.h"
+#include "backend/training/softmax.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "failing_alloc.h"

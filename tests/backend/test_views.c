@@ -1,8 +1,9 @@
 /*
- * Views: src/backend/views.h, the reference against torchvision's functional operations and the
- * fast side against the reference. The laws they are drawn from are tested in test_view_law.c.
+ * Views: src/backend/training/views.h, the reference against torchvision's functional operations
+ * and the fast side against the reference. The laws they are drawn from are tested in
+ * test_view_law.c.
  */
-#include "backend/views.h"
+#include "backend/training/views.h"
 
 #include "core/memory.h"
 #include "core/random.h"

@@ -33,6 +33,22 @@ refused "backend includes loss" "backend may not know loss" src/backend/a.c '#in
 refused "ref includes cpu" "ref may not know cpu" src/backend/ref/a.c '#include "backend/cpu/gram.h"'
 refused "cpu includes ref" "cpu may not know ref" src/backend/cpu/a.c '#include "backend/ref/pairs.h"'
 refused "loss includes cpu" "loss may not know cpu" src/loss/a.c '  #  include "backend/cpu/gram.h"'
+refused "loss includes the layers" "loss may not know backend/training" \
+    src/loss/a.c '#include "backend/training/nn.h"'
+refused "uniformity includes neighbours" "uniformity may not know backend/training" \
+    src/uniformity/a.c '#include "backend/training/neighbours.h"'
+refused "the table of losses includes the layers" "backend may not know backend/training" \
+    src/backend/a.c '#include "backend/training/nn.h"'
+refused "losses of cpu include layers of cpu" "cpu may not know cpu/training" \
+    src/backend/cpu/a.c '#include "backend/cpu/training/nn_layer.h"'
+refused "losses of CUDA include views of CUDA" "cuda may not know cuda/training" \
+    src/backend/cuda/a.cu '#include "backend/cuda/training/views.cuh"'
+refused "layers of ref include layers of cpu" "ref/training may not know cpu/training" \
+    src/backend/ref/training/a.c '#include "backend/cpu/training/nn_layer.h"'
+refused "data includes views of cpu" "data may not know cpu/training" \
+    src/data/a.c '#include "backend/cpu/training/views_scratch.h"'
+refused "cuDNN in the losses" "src/backend/cuda/training only" src/backend/cuda/a.cu '#include <cudnn.h>'
+refused "cuBLASLt in the losses" "src/backend/cuda/training only" src/backend/cuda/a.cu '#include <cublasLt.h>'
 refused "loss includes uniformity" "loss may not know uniformity" src/loss/a.c '#include "uniformity/a.h"'
 refused "uniformity includes cli" "uniformity may not know cli" src/uniformity/a.c '#include "cli/main.h"'
 refused "a header of ours in angle brackets" "may not know" src/core/a.c '#include <math/harmonics.h>'
@@ -58,6 +74,9 @@ refused "fputs in math" "fputs" src/math/a.c '/* so */ void zonal__f(void) { fpu
 refused "exit in loss" "exit" src/loss/a.c 'void zonal__f(void) {' '    exit(1);' '}'
 refused "stderr in backend" "stderr" src/backend/a.c 'void *zonal__f(void) { return stderr; }'
 refused "argv in loss" "argv" src/loss/a.c 'int zonal__f(char **argv);'
+refused "a signal caught in train" "only src/cli catches signals" src/train/a.c \
+    'void zonal__f(void) { sigaction(2, 0, 0); }'
+refused "train knows cli" "train may not know cli" src/train/a.c '#include "cli/cli.h"'
 refused "the line number" "src/core/a.c:3:" src/core/a.c '' '' '#include "loss/plan.h"'
 check_fails "includes: an empty tree" "no sources" "$scripts/check_includes.sh" "$scratch"
 allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#include "math/x.h"' \
@@ -65,6 +84,9 @@ allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#includ
 allowed "BLAS in cpu" src/backend/cpu/a.c '#include <cblas.h>' '#include <omp.h>' '#ifdef ZONAL_HAVE_OPENBLAS'
 allowed "JPEG in data" src/data/a.c '#include <jpeglib.h>' '#ifdef ZONAL_HAVE_JPEG' '#endif'
 allowed "CUDA in cuda" src/backend/cuda/a.cu '#include <cuda_runtime.h>'
+allowed "cuDNN in the layers of CUDA" src/backend/cuda/training/a.cu '#include <cudnn.h>' \
+    '#include "backend/cuda/common.cuh"' '#include "backend/training/nn.h"' '#ifdef ZONAL_HAVE_CUDNN'
+allowed "the layers in nn" src/nn/a.c '#include "backend/training/nn.h"'
 allowed "printing in cli" src/cli/main.c 'int main(int argc, char **argv) { printf("x"); exit(0); }'
 allowed "snprintf anywhere" src/core/a.c 'f(snprintf(a, 1, "x"), vsnprintf(a, 1, "x", b));'
 allowed "words in comments and strings" src/core/a.c '/* printf("x")' ' * #include "loss/plan.h"' \
@@ -79,17 +101,23 @@ library() { # library <header> <layer> <code> [<layer> <code>...]: built as the 
     mkdir -p "$fake/include/zonal"
     printf '#define ZONAL_API __attribute__((visibility("default")))\n%s\n' "$1" \
         >"$fake/include/zonal/a.h"
-    local dir objects=()
+    local dir target objects=() training=()
     shift
     while (($#)); do
-        dir=$fake/build/src/$1/CMakeFiles/zonal_${1##*/}.dir
+        target=${1#backend/}
+        if [[ $target == training ]]; then target=$1; fi
+        dir=$fake/build/src/$1/CMakeFiles/zonal_${target//\//_}.dir
         mkdir -p "$dir"
-        objects+=("$dir/a.c.o")
+        case $1 in
+            *training | data | nn | eval | train | report) training+=("$dir/a.c.o") ;;
+            *) objects+=("$dir/a.c.o") ;;
+        esac
         printf '#include "zonal/a.h"\n%s\n' "$2" |
             "${CC:-cc}" -fPIC -fvisibility=hidden -I "$fake/include" -x c -c - -o "$dir/a.c.o"
         shift 2
     done
     ar rcs "$fake/build/libzonal.a" "${objects[@]}"
+    ar rcs "$fake/build/libzonal_training.a" "${training[@]}"
     "${CC:-cc}" -shared "${objects[@]}" -o "$fake/build/libzonal.so"
 }
 symbols() { ZONAL_SOURCE_DIR=$fake "$scripts/check_symbols.sh" "$fake/build"; }
@@ -103,6 +131,8 @@ library "$header" core "$one" math "$(define zonal__two 'zonal_one(2)')"
 check "symbols: a faultless library" symbols
 library "$header" core "$one" math "$(define two)"
 check_fails "symbols: a name without the prefix" "defines two" symbols
+library "$header" core "$one" nn "$(define three)"
+check_fails "symbols: a name without the prefix in the second library" "defines three" symbols
 library "$header" core "$one" math "ZONAL_API $(define zonal_two)"
 check_fails "symbols: exported and not declared" "exports zonal_two" symbols
 library "$header" core "$one" math "ZONAL_API $(define zonal__two)"
@@ -117,6 +147,20 @@ check_fails "symbols: loss reaches into ref" "which belongs to src/backend/ref" 
 library "$header" core "$one" backend/ref "$(define zonal__backend_ref)" \
     loss "$(use zonal__backend_ref zonal__l)"
 check "symbols: loss asks for a table" symbols
+library "$header" core "$one" backend/training "$(define zonal__layer)" loss "$(use zonal__layer zonal__l)"
+check_fails "symbols: loss uses a layer" "which belongs to src/backend/training" symbols
+library "$header" core "$one" backend/cpu/training "$(define zonal__cpu_layer)" \
+    backend/cpu "$(use zonal__cpu_layer zonal__l)"
+check_fails "symbols: losses of cpu use a layer of cpu" "belongs to src/backend/cpu/training" symbols
+library "$header" core "$one" backend/cpu "$(define zonal__threads)" \
+    backend/cpu/training "$(use zonal__threads zonal__l)"
+check "symbols: layers of cpu use what the losses of cpu have" symbols
+library "$header" core "$one" backend/cpu/training "$(define zonal__views_cpu)" \
+    data "$(use zonal__views_cpu zonal__l)"
+check "symbols: data asks for a table of views" symbols
+library "$header" core "$one" backend/cpu/training "$(define zonal__views_cpu)" \
+    loss "$(use zonal__views_cpu zonal__l)"
+check_fails "symbols: loss asks for a table of views" "src/loss uses zonal__views_cpu" symbols
 
 # ---- check.sh ----
 

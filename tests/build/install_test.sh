@@ -171,6 +171,10 @@ if [[ -x $prefix/bin/zonal ]]; then
     check "one that was copied elsewhere runs no other" runs_no_script "$scratch/here/zonal"
 fi
 
+# The second library is the program's and the tests' own.
+no_training() { [[ -z $(find "$prefix" -name '*training*') && -e $libdir/libzonal.so ]]; }
+check "the library alone is installed, without the one for training" no_training
+
 # Nothing installed may point back into the source or build folder.
 no_way_back() { ! grep -rlF -e "$(cd "$source" && pwd)/" -e "$(cd "$build" && pwd)/" "$prefix"; }
 check "no path of the build is left in what is installed" no_way_back

@@ -244,7 +244,7 @@ static void test_raw_limit(void) {
     zonal__loader *loader;
     const zonal__batch *batch;
     options.raw = 1;
-    options.longest = 5;
+    options.largest_side = 5;
     if (!CHECK_OK(zonal__loader_create(&options, &loader))) return;
     if (CHECK_OK(zonal__loader_next(loader, &batch)))
         for (int i = 0; i < BATCH; i++)

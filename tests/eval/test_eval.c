@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "eval/lbfgs.h"

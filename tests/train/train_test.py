@@ -138,6 +138,7 @@ def test_folder():
         without = [word for word in TEXTURES if word not in ("--batch", "8")]
         trained(*without, "--steps", 2, "--out", "few")
         assert "batch = 32 " in read("few/config.toml").decode()
+        assert "largest-side = 512 " in read("few/config.toml").decode()
         shutil.rmtree("few")
 
     @case("idle threads sleep, unless the user has chosen")
