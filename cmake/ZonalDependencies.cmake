@@ -5,7 +5,7 @@
 include(CheckSymbolExists)
 include(CheckLanguage)
 
-set(ZONAL_STATIC_LIBS m)
+set(ZONAL_STATIC_LIBS m ${CMAKE_DL_LIBS})
 set(ZONAL_STATIC_DIRS "")
 set(ZONAL_SUMMARY "")
 
@@ -189,9 +189,6 @@ else()
         target_include_directories(zonal_dep_cudnn SYSTEM INTERFACE ${ZONAL_CUDNN_INCLUDE})
         target_link_libraries(zonal_dep_cudnn INTERFACE ${ZONAL_CUDNN_LIBRARY})
         target_compile_definitions(zonal_dep_cudnn INTERFACE ZONAL_HAVE_CUDNN)
-        get_filename_component(cudnn_dir ${ZONAL_CUDNN_LIBRARY} DIRECTORY)
-        list(APPEND ZONAL_STATIC_DIRS ${cudnn_dir})
-        list(REMOVE_DUPLICATES ZONAL_STATIC_DIRS)
         zonal_note(CUDNN "${ZONAL_CUDNN_LIBRARY}")
     else()
         zonal_absent(CUDNN "cuDNN 9 was not found; networks then run on the CPU only")

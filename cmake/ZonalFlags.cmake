@@ -38,6 +38,9 @@ if(NOT ZONAL_SANITIZE) # whose own checks of the same functions say more
 endif()
 add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
 
+# A library on the link line of which nothing is used is not loaded at every start.
+add_link_options(LINKER:--as-needed)
+
 if(ZONAL_SANITIZE)
     string(APPEND CMAKE_C_FLAGS_DEBUG " -O1 -fno-omit-frame-pointer")
     # libzonal.so and the programs must agree on it, hence directory-wide and not in zonal_flags.

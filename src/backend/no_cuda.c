@@ -3,10 +3,6 @@
 
 #include "backend/backend.h"
 #include "backend/device.h"
-#include "backend/neighbours.h"
-#include "backend/nn.h"
-#include "backend/optimiser.h"
-#include "backend/views.h"
 
 static zonal_status no_cuda(void) {
     return ZONAL_FAIL(ZONAL_UNSUPPORTED,
@@ -15,26 +11,6 @@ static zonal_status no_cuda(void) {
 }
 
 const zonal__backend *zonal__backend_cuda(void) {
-    (void)no_cuda();
-    return NULL;
-}
-
-const zonal__views_table *zonal__views_cuda(void) {
-    (void)no_cuda();
-    return NULL;
-}
-
-const zonal__nn_table *zonal__nn_cuda(void) {
-    (void)no_cuda();
-    return NULL;
-}
-
-const zonal__neighbours_table *zonal__neighbours_cuda(void) {
-    (void)no_cuda();
-    return NULL;
-}
-
-const zonal__optimiser_table *zonal__optimiser_cuda(void) {
     (void)no_cuda();
     return NULL;
 }
@@ -154,16 +130,6 @@ zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *str
                                 int graph, int warm, int runs, double *microseconds) {
     (void)enqueue, (void)context, (void)graph, (void)warm, (void)runs;
     *microseconds = 0;
-    return no_cuda();
-}
-
-zonal_status zonal__device_choices_read(const char *path) {
-    (void)path;
-    return no_cuda();
-}
-
-zonal_status zonal__device_choices_write(const char *path) {
-    (void)path;
     return no_cuda();
 }
 

@@ -249,6 +249,7 @@ static zonal__features_options common(const zonal__subject *s, zonal__source *so
     zonal__features_options o = {.source = source,
                                  .width = loader->group[0].width,
                                  .height = loader->group[0].height,
+                                 .largest_side = loader->largest_side,
                                  .batch = s->batch,
                                  .threads = s->threads};
     memcpy(o.mean, loader->mean, sizeof o.mean);

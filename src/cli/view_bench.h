@@ -6,7 +6,7 @@
 #ifndef ZONAL_CLI_VIEW_BENCH_H
 #define ZONAL_CLI_VIEW_BENCH_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 
 /* Zero asks for the number in brackets. */
 typedef struct zonal__view_bench_options {

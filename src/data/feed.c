@@ -15,8 +15,7 @@
 #include "backend/device.h"
 #include "core/memory.h"
 #include "data/order.h"
-#include "data/pack.h"
-#include "data/pool.h"
+#include "data/resident.h"
 
 /* One of the two sets. */
 typedef struct turn {
@@ -40,10 +39,9 @@ struct zonal__feed {
     int longest; /* side of a picture */
 
     int resident;
+    zonal__resident images;   /* which there are, on the host */
     uint8_t *pixels;          /* device: all of them */
     zonal__picture *pictures; /* device: [count] */
-    zonal__picture *shapes;   /* host: the same */
-    int64_t *numbers;         /* host: [count]: what stands for each, itself unless it is corrupt */
     zonal__steps steps;
     int64_t *samples;
     int32_t *labels;
@@ -53,94 +51,25 @@ struct zonal__feed {
 
 /* ---- resident pictures ----------------------------------------------------------------------- */
 
-/* Bytes of all pictures, or 0 where that cannot be known without reading them. */
-static size_t resident_bytes(const zonal__source *source) {
-    if (strcmp(source->table->kind, "pack") == 0) return zonal__pack_bytes(source);
-    return (size_t)source->count * (size_t)source->width * (size_t)source->height *
-           (size_t)source->channels;
-}
-
-typedef struct upload {
-    zonal__feed *feed;
-    size_t each; /* bytes of a picture */
-} upload;
-
-static zonal_status read_one(void *context, int worker, int64_t i, zonal__image *image) {
-    const upload *u = context;
-    int64_t *number = &u->feed->numbers[i];
-    (void)worker;
-    *number = i;
-    return zonal__source_read_sound(u->feed->options.loader.source, number, image);
-}
-
-static zonal_status send_one(void *context, int64_t i, zonal_status made,
-                             const zonal__image *image) {
-    upload *u = context;
-    zonal__feed *f = u->feed;
-    const zonal__feed_options *o = &f->options;
-    size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
-    ZONAL_TRY(made);
-    if (bytes > u->each)
-        return ZONAL_FAIL(ZONAL_SHAPE, "picture %lld of %s is larger than the others", (long long)i,
-                          o->loader.source->path);
-    f->shapes[i] = (zonal__picture){.offset = (int64_t)(u->each * (size_t)i),
-                                    .width = image->width,
-                                    .height = image->height,
-                                    .channels = image->channels};
-    ZONAL_TRY(zonal__device_write(f->pixels + u->each * (size_t)i, image->pixels, bytes));
-    if (o->progress && o->progress(o->progress_context, i + 1))
-        return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while pictures were sent to the device");
-    return ZONAL_OK;
-}
-
-/* Piece by piece: the file is not in memory. */
-static zonal_status upload_file(zonal__feed *f) {
-    enum { PIECE = 1 << 24 };
-    const zonal__source *source = f->options.loader.source;
-    size_t bytes = zonal__pack_bytes(source);
-    uint8_t *piece;
-    zonal_status status = ZONAL_NEW(&piece, PIECE, "a piece of a pack");
-    for (size_t at = 0; status == ZONAL_OK && at < bytes; at += PIECE) {
-        size_t size = bytes - at < PIECE ? bytes - at : PIECE;
-        status = zonal__pack_copy(source, at, size, piece);
-        if (status == ZONAL_OK) status = zonal__device_write(f->pixels + at, piece, size);
-    }
-    zonal__free(piece);
-    return status;
-}
-
-static zonal_status upload_pack(zonal__feed *f) {
-    const zonal__source *source = f->options.loader.source;
-    ZONAL_TRY(zonal__pack_verify(f->options.loader.source));
-    for (int64_t i = 0; i < source->count; i++) {
-        f->shapes[i] = zonal__pack_picture(source, i);
-        int side =
-            f->shapes[i].width > f->shapes[i].height ? f->shapes[i].width : f->shapes[i].height;
-        if (side > f->longest) f->longest = side;
-    }
-    return upload_file(f);
+static zonal_status write_pixels(void *context, size_t offset, const void *bytes, size_t n) {
+    const zonal__feed *f = context;
+    return zonal__device_write(f->pixels + offset, bytes, n);
 }
 
 static zonal_status upload_all(zonal__feed *f) {
-    const zonal__source *source = f->options.loader.source;
-    size_t bytes = resident_bytes(source);
+    const zonal__feed_options *o = &f->options;
+    const zonal__resident_sink sink = {.write = write_pixels,
+                                       .context = f,
+                                       .progress = o->progress,
+                                       .progress_context = o->progress_context};
+    size_t shapes = (size_t)o->loader.source->count * sizeof *f->pictures;
     void *memory;
-    ZONAL_TRY(ZONAL_NEW(&f->shapes, source->count, "the pictures' shapes"));
-    ZONAL_TRY(zonal__device_alloc(bytes, "the pictures", &memory));
+    ZONAL_TRY(zonal__device_alloc(f->images.bytes, "the pictures", &memory));
     f->pixels = memory;
-    if (strcmp(source->table->kind, "pack") == 0) {
-        ZONAL_TRY(upload_pack(f));
-    } else {
-        upload u = {.feed = f, .each = bytes / (size_t)source->count};
-        const zonal__pool_task task = {.context = &u, .make = read_one, .use = send_one};
-        f->longest = source->width > source->height ? source->width : source->height;
-        ZONAL_TRY(ZONAL_NEW(&f->numbers, source->count, "the pictures' numbers"));
-        ZONAL_TRY(zonal__pool_run(&task, source->count, f->options.loader.workers));
-    }
-    size_t shapes = (size_t)source->count * sizeof *f->shapes;
+    ZONAL_TRY(zonal__resident_load(&f->images, o->loader.workers, &sink));
     ZONAL_TRY(zonal__device_alloc(shapes, "the pictures' shapes", &memory));
     f->pictures = memory;
-    return zonal__device_write(f->pictures, f->shapes, shapes);
+    return zonal__device_write(f->pictures, f->images.pictures, shapes);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -151,8 +80,8 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     b->step = f->next;
     b->count = zonal__steps_samples(&f->steps, f->next, &b->epoch, f->samples);
     for (int64_t i = 0; i < b->count; i++) {
-        if (f->numbers) f->samples[i] = f->numbers[f->samples[i]];
-        const zonal__picture *picture = &f->shapes[f->samples[i]];
+        f->samples[i] = f->images.numbers[f->samples[i]];
+        const zonal__picture *picture = &f->images.pictures[f->samples[i]];
         if (f->labels) f->labels[i] = o->source->labels[f->samples[i]];
         for (int g = 0; g < o->groups; g++)
             zonal__view_group_draw(&o->group[g], o->seed, b->epoch, f->samples[i], picture->width,
@@ -308,7 +237,10 @@ static zonal_status make_resident(zonal__feed *f) {
 
 static zonal_status choose_residence(zonal__feed *f) {
     const zonal__source *source = f->options.loader.source;
-    size_t bytes = resident_bytes(source), free_bytes, all;
+    size_t bytes, free_bytes, all;
+    ZONAL_TRY(zonal__resident_init(f->options.loader.source,
+                                   zonal__loader_largest_side(&f->options.loader), &f->images));
+    bytes = f->images.bytes;
     if (f->options.residence == ZONAL__RESIDENCE_RESIDENT && bytes == 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the pictures of %s have different sizes and cannot be resident; pack "
@@ -335,6 +267,7 @@ static zonal_status build(zonal__feed *f) {
     o->give_back = zonal__device_pinned_free;
     if (f->resident) {
         ZONAL_TRY(make_resident(f));
+        f->longest = f->images.longest;
     } else {
         ZONAL_TRY(zonal__loader_create(o, &f->loader));
         f->longest = zonal__loader_longest(f->loader);
@@ -383,8 +316,7 @@ void zonal__feed_destroy(zonal__feed *f) {
     zonal__device_free(f->pictures);
     zonal__device_stream_destroy(f->copies);
     zonal__steps_fini(&f->steps);
-    zonal__free(f->shapes);
-    zonal__free(f->numbers);
+    zonal__resident_fini(&f->images);
     zonal__free(f->samples);
     zonal__free(f->labels);
     zonal__free(f);

@@ -16,7 +16,8 @@
  *     streamed    those of a step, read by the loader's workers into pinned memory and copied while
  *                 the step before computes; two buffers take turns.
  *
- * A step's views are the same either way, and the same as the loader makes on the host to 1/255.
+ * A step's views are the same either way, and the same as the loader makes on the host to 1/255:
+ * images over the loader's largest side are shrunk alike in all three places.
  *
  * For a CUDA graph that makes the views, zonal__feed_next comes apart: prepare, the launch in the
  * graph, release. The launch has one of two forms, by turns, and is the same work every time for

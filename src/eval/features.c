@@ -34,6 +34,7 @@ static zonal_status make_loader(extraction *e) {
                                                       .height = o->height,
                                                       .laws = o->laws}},
                                            .channels = e->model->spec.channels,
+                                           .largest_side = o->largest_side,
                                            .dtype = e->model->spec.dtype,
                                            .seed = o->seed,
                                            .in_order = o->epochs == 0,

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 
 /* Queries of one call of the search: enough for all threads or a device, and about a second of

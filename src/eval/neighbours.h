@@ -4,8 +4,8 @@
  *     sum over the k nearest rows i of the training set with label c of exp(cos_i / T)
  *
  * and the class with the most votes is predicted, of equal ones the lower. All k and T are tried in
- * one pass, on the k_max nearest of each sample; the search is exact (backend/neighbours.h) and
- * never holds an array of training x test.
+ * one pass, on the k_max nearest of each sample; the search is exact
+ * (backend/training/neighbours.h) and never holds an array of training x test.
  */
 #ifndef ZONAL_EVAL_NEIGHBOURS_H
 #define ZONAL_EVAL_NEIGHBOURS_H

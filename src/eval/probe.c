@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/softmax.h"
+#include "backend/training/softmax.h"
 #include "core/memory.h"
 #include "data/source.h"
 #include "eval/lbfgs.h"

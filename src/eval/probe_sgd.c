@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/softmax.h"
+#include "backend/training/softmax.h"
 #include "core/memory.h"
 #include "eval/probe.h"
 #include "nn/schedule.h"

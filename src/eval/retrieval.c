@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 
 /* Cosines that are held at a time, about: 64 MiB. */

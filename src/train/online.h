@@ -18,6 +18,7 @@ typedef struct zonal__online_options {
     zonal__source *queries, *memory; /* memory: k-NN's labelled pictures to compare with */
     const zonal__view_law *laws;     /* retrieval: of both views; k-NN: of the one */
     int side;                        /* of the views */
+    int largest_side;                /* of the images, as in zonal__loader_options */
     float mean[3], deviation[3];
     uint64_t seed; /* of the views' draws: the same in every evaluation */
     int k;         /* k-NN; at most the memory's count */

@@ -1,12 +1,6 @@
 /*
- * The options of a training run: one table for flags, configuration files, help and --dump-config.
- *
- *     zonal__train_settings settings;
- *     zonal__options options;
- *     zonal__cli_parse_file(&usage, zonal__train_table, &settings, argc, argv, file, &options,
- *                           &config);
- *
- * What is made of them is train/training.h.
+ * The options of a training: one table for settings by name and text, flags, configuration files,
+ * help and --dump-config. What is made of them is train/training.h.
  */
 #ifndef ZONAL_TRAIN_OPTIONS_H
 #define ZONAL_TRAIN_OPTIONS_H
@@ -37,6 +31,7 @@ typedef struct zonal__train_settings {
     const char *data;
     int split;
     zonal__source_settings source;
+    int64_t largest_side;
     zonal__per_channel mean, deviation;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;
@@ -67,9 +62,10 @@ typedef struct zonal__train_settings {
     int eval;
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
-    /* the command line's own */
+    /* this run's own: not in its configuration */
     const char *out, *resume, *config, *choices;
-    int quiet, dump_config, changed_data;
+    int changed_data;
+    int quiet, dump_config; /* the program's */
 } zonal__train_settings;
 
 extern const zonal__option zonal__train_table[];

@@ -31,7 +31,7 @@
 #ifndef ZONAL_TRAIN_TRAINER_H
 #define ZONAL_TRAIN_TRAINER_H
 
-#include "backend/optimiser.h"
+#include "backend/training/optimiser.h"
 #include "data/feed.h"
 #include "nn/run.h"
 #include "nn/schedule.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "backend/nn.h"
+#include "backend/training/nn.h"
 #include "train/training_parts.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16 };
@@ -92,6 +92,9 @@ zonal_status zonal__settle_views(zonal__training *t) {
         s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
     }
     if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
+    if (s->largest_side == 0)
+        s->largest_side =
+            zonal__largest_side((int)(s->side > s->local_side ? s->side : s->local_side));
     if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
     if (s->law == ZONAL__LAW_AUTO)
         zonal__settle_word(t, "law",
