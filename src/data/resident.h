@@ -16,7 +16,7 @@
 #ifndef ZONAL_DATA_RESIDENT_H
 #define ZONAL_DATA_RESIDENT_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 #include "data/source.h"
 
 typedef struct zonal__resident {
