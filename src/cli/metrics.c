@@ -35,7 +35,7 @@ static const zonal__option table[] = {
      AT(kind),
      .words = kinds,
      .initial = "all",
-     .help = "which lines: of the steps, of the monitor of collapse, of the evaluations"},
+     .help = "which lines: steps, the monitor of collapse, evaluations"},
     {.name = "csv", .type = ZONAL__OPTION_FLAG, AT(csv), .help = "print CSV, a row for each step"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
@@ -46,10 +46,9 @@ static const zonal__option table[] = {
 static const zonal__cli_usage usage = {
     .synopsis = "zonal metrics RUN [--csv|--json] [--kind WORD]",
     .description =
-        "Prints what a run has measured: the last value of each number, and for\n"
-        "evaluations the best; or all of them as a table with a row for each step, where\n"
-        "what was not measured at a step is left empty. RUN is the folder of a run, which\n"
-        "may still be going on.\n\n"
+        "Prints the metrics of a run: the last value of each and the best evaluation; or\na table "
+        "with a row for each step and empty cells for what was not measured\nthere. The run may "
+        "still be training.\n\n"
         "examples:\n"
         "  zonal metrics runs/photos-1\n"
         "  zonal metrics runs/photos-1 --csv > photos-1.csv    # pandas.read_csv reads it\n"

@@ -57,7 +57,7 @@ typedef struct zonal__optimiser_spec {
     zonal__optimiser_kind kind;
     int64_t count; /* elements of the blocks */
     double weight_decay;
-    double clip;                  /* the largest norm of the gradient; 0: as it comes */
+    double clip;                  /* the gradient is clipped to this norm; 0: not clipped */
     double beta1, beta2, epsilon; /* AdamW */
     double momentum;              /* SGD, LARS */
     int nesterov;                 /* SGD */
