@@ -630,7 +630,6 @@ def test_bad_outputs():
     os.remove("x.npy")
 
 
-@case
 def test_devices():
     done = run_json("devices")
     first, missing = done["devices"][0], {m["backend"]: m["reason"] for m in done["missing"]}
