@@ -50,8 +50,8 @@
  * "scratch", which the layers of a network share, since they run one after the other. One layer is
  * not run by two threads at once.
  *
- * All arrays are memory of the device (the table's "memory"); on CUDA forward and backward only put
- * work on the stream and can be captured in a graph.
+ * All arrays are memory of the spec's device; on a GPU forward and backward only put work on the
+ * stream and can be captured in a graph.
  */
 #ifndef ZONAL_BACKEND_TRAINING_NN_H
 #define ZONAL_BACKEND_TRAINING_NN_H
