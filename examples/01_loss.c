@@ -30,7 +30,7 @@ int main(void) {
         z[i] = (i % D == 0) + 0.3f * ((float)rand() / (float)RAND_MAX - 0.5f);
 
     if (zonal_loss_defaults("mmd-heat", &options) != ZONAL_OK) return fail();
-    options.precision = ZONAL_FP32;
+    options.precision = ZONAL_PRECISION_FP32;
     if (zonal_plan_create(&options, B, D, &plan) != ZONAL_OK) return fail();
     for (int step = 0; step <= 200; step++) {
         if (zonal_plan_execute(plan, z, &value, gradient) != ZONAL_OK) return fail();

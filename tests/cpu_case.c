@@ -26,9 +26,10 @@ double *case_rows(int64_t n, int64_t d, double spread, uint64_t sample) {
 }
 
 void *case_round(zonal_precision precision, int64_t count, double *x) {
-    void *out = case_take(count, precision == ZONAL_FP32 ? sizeof(float) : sizeof(double));
+    void *out =
+        case_take(count, precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double));
     for (int64_t i = 0; i < count; i++) {
-        if (precision == ZONAL_FP32) {
+        if (precision == ZONAL_PRECISION_FP32) {
             ((float *)out)[i] = (float)x[i];
             x[i] = (float)x[i];
         } else {
@@ -39,7 +40,7 @@ void *case_round(zonal_precision precision, int64_t count, double *x) {
 }
 
 double case_element(zonal_precision precision, const void *x, int64_t i) {
-    return precision == ZONAL_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
+    return precision == ZONAL_PRECISION_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
 }
 
 int64_t case_count(const zonal__problem *p) {
@@ -69,7 +70,7 @@ zonal_status case_run(zonal__operation operation, const zonal__problem *problem,
 
 void case_compare(const zonal__problem *p, const char *what, double got, double want, double scale,
                   const double *gradient, const double *want_gradient) {
-    int single = p->precision == ZONAL_FP32;
+    int single = p->precision == ZONAL_PRECISION_FP32;
     double tolerance = single ? 2e-6 * fabs(scale) + 2e-11 : 1e-12 * fabs(scale);
     char name[160];
     snprintf(name, sizeof name, "%s: B %lld, d %lld, %s, %d threads", what, (long long)p->rows,
@@ -89,4 +90,4 @@ zonal__problem case_shape(int i, zonal_precision precision) {
         .rows = shapes[i][0], .dim = shapes[i][1], .precision = precision, .threads = 2};
 }
 
-const zonal_precision case_precisions[2] = {ZONAL_DOUBLE, ZONAL_FP32};
+const zonal_precision case_precisions[2] = {ZONAL_PRECISION_DOUBLE, ZONAL_PRECISION_FP32};

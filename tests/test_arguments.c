@@ -12,9 +12,9 @@ static const float rows[ROWS][DIM] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 1}
 static void *const occupied = (void *)rows; /* a pointer that a failure must overwrite */
 
 static void test_kernels(void) {
-    const zonal_kernel_spec spec = {.family = ZONAL_HEAT, .log_profile = 1};
+    const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_HEAT, .log_profile = 1};
     zonal_kernel_constants constants = {.degrees = 7};
-    zonal_family family = ZONAL_CHORDAL;
+    zonal_family family = ZONAL_FAMILY_CHORDAL;
     zonal_kernel *kernel = occupied;
     double c = .5, out = 7;
     CHECK_FAILS(zonal_kernel_create(NULL, DIM, &kernel), ZONAL_ARGUMENT, "spec");
@@ -37,12 +37,12 @@ static void test_kernels(void) {
     CHECK(zonal_kernel_log_multiplicity(NULL, 1) == -INFINITY);
     CHECK_FAILS(zonal_family_parse(NULL, &family), ZONAL_ARGUMENT, "name");
     CHECK_FAILS(zonal_family_parse("heat", NULL), ZONAL_ARGUMENT, "family");
-    CHECK(family == ZONAL_CHORDAL);
+    CHECK(family == ZONAL_FAMILY_CHORDAL);
     zonal_kernel_destroy(kernel);
 }
 
 static void test_spectra(void) {
-    const zonal_kernel_spec spec = {.family = ZONAL_SPECTRUM, .n_weights = 3};
+    const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_SPECTRUM, .n_weights = 3};
     zonal_kernel *kernel = occupied;
     CHECK_FAILS(zonal_kernel_create(&spec, DIM, &kernel), ZONAL_ARGUMENT, "weights");
     CHECK(kernel == NULL);
@@ -110,7 +110,7 @@ static void test_objectives(void) {
 }
 
 static void test_uniformity(void) {
-    const zonal_uniformity_options options = {.precision = ZONAL_FP32};
+    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
     zonal_uniformity_report report = {.n = 7};
     CHECK_FAILS(zonal_uniformity_run(NULL, ROWS, DIM, rows, &report), ZONAL_ARGUMENT, "options");
     CHECK(report.n == 0);

@@ -78,7 +78,7 @@ static void check_gemm(zonal_precision precision, int ta, int tb, int64_t m, int
                 want[i * n + j] += a[ta ? p * m + i : i * k + p] * b[tb ? j * k + p : p * n + j];
     kernels->gemm(ta, tb, m, n, k, ra, ta ? m : k, rb, tb ? k : n, 1, rc, n);
     for (int64_t i = 0; i < m * n; i++) c[i] = case_element(precision, rc, i);
-    CHECK_ARRAY(m * n, c, want, (precision == ZONAL_FP32 ? 1e-5 : 1e-13) * 50);
+    CHECK_ARRAY(m * n, c, want, (precision == ZONAL_PRECISION_FP32 ? 1e-5 : 1e-13) * 50);
     multiply_in_panels(kernels, ta, tb, m, n, k, ra, rb, panelled);
     CHECK(memcmp(rc, panelled, (size_t)(m * n) * kernels->size) == 0);
     free(a), free(b), free(c), free(want), free(ra), free(rb), free(rc), free(panelled);
@@ -87,7 +87,7 @@ static void check_gemm(zonal_precision precision, int ta, int tb, int64_t m, int
 /* Without beta nothing of what C held may remain, be it NaN, and a product of no terms is 0. */
 static void check_gemm_overwrites(int64_t k) {
     enum { M = 7, N = 35, MOST = 300 };
-    const zonal__cpu_kernels *kernels = zonal__cpu_kernels_get(ZONAL_FP32);
+    const zonal__cpu_kernels *kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_FP32);
     static float a[M * MOST], b[MOST * N], c[M * N];
     for (int64_t i = 0; i < M * k; i++) a[i] = 1;
     for (int64_t i = 0; i < k * N; i++) b[i] = 1;
@@ -444,9 +444,9 @@ static void test_sliced(void) {
                                .step = (ends[e][1] - ends[e][0]) / (ends[e][2] - 1),
                                .weight = weight,
                                .target = target,
-                               .row_scale = sqrt((double)case_shape(i, ZONAL_FP32).dim),
+                               .row_scale = sqrt((double)case_shape(i, ZONAL_PRECISION_FP32).dim),
                                .seed = 42};
-            if (case_shape(i, ZONAL_FP32).rows > 200) s.slices = 5;
+            if (case_shape(i, ZONAL_PRECISION_FP32).rows > 200) s.slices = 5;
             for (int k = 0; k < s.knots; k++) {
                 double t = s.knot0 + k * s.step;
                 weight[k] = s.step * exp(-t * t / 2) * 0.4;
@@ -479,7 +479,7 @@ static void test_sliced_far(void) {
                        .row_scale = 1,
                        .raw_rows = 1,
                        .seed = 1};
-    zonal__problem p = {.rows = 40, .dim = 5, .precision = ZONAL_DOUBLE, .threads = 2};
+    zonal__problem p = {.rows = 40, .dim = 5, .precision = ZONAL_PRECISION_DOUBLE, .threads = 2};
     double *x = case_rows(p.rows, p.dim, HUGE_VAL, 3), value, want;
     p.sliced = &s;
     for (int64_t i = 0; i < 200; i++) x[i] *= 3e6;

@@ -142,9 +142,9 @@ static void check_threads(int64_t n, int64_t d, zonal_precision precision) {
 }
 
 static void test_threads(void) {
-    check_threads(700, 33, ZONAL_FP32);
-    check_threads(331, 70, ZONAL_DOUBLE);
-    check_threads(2, 2, ZONAL_FP32);
+    check_threads(700, 33, ZONAL_PRECISION_FP32);
+    check_threads(331, 70, ZONAL_PRECISION_DOUBLE);
+    check_threads(2, 2, ZONAL_PRECISION_FP32);
 }
 
 /* Several works at once, each with a team of its own. */
@@ -170,13 +170,13 @@ static void *run_many(void *context) {
 }
 
 static void test_side_by_side(void) {
-    case_set set = make_cases(200, 20, ZONAL_FP32, 2);
+    case_set set = make_cases(200, 20, ZONAL_PRECISION_FP32, 2);
     double *x = case_rows(200, 20, HUGE_VAL, 11);
     const int which[4] = {0, 2, 4, 6};
     runner runners[4];
     pthread_t threads[4];
     bind_cases(&set);
-    void *rows = case_round(ZONAL_FP32, 4000, x);
+    void *rows = case_round(ZONAL_PRECISION_FP32, 4000, x);
     for (int i = 0; i < 4; i++) {
         runners[i] = (runner){.c = &set.cases[which[i]], .rows = rows};
         CHECK_OK(case_run(runners[i].c->operation, &runners[i].c->problem, x, 0, 1,
@@ -198,7 +198,7 @@ static void test_side_by_side(void) {
 /* Central differences of the value in double along a random direction, and tangency. */
 static void test_differences(void) {
     int64_t n = 70, d = 6;
-    case_set set = make_cases(n, d, ZONAL_DOUBLE, 2);
+    case_set set = make_cases(n, d, ZONAL_PRECISION_DOUBLE, 2);
     bind_cases(&set);
     for (int i = 0; i < CASES; i++) {
         operation_case *c = &set.cases[i];
@@ -311,7 +311,7 @@ static void test_bad_rows(void) {
 
 static void test_unit_rows(void) {
     int64_t n = 150, d = 9;
-    case_set set = make_cases(n, d, ZONAL_FP32, 2);
+    case_set set = make_cases(n, d, ZONAL_PRECISION_FP32, 2);
     double *x = case_rows(3 * n, d, HUGE_VAL, 11), value[200], plain[200];
     bind_cases(&set);
     for (int64_t i = 0; i < 3 * n; i++)
@@ -335,7 +335,7 @@ static void test_unit_rows(void) {
 /* Rows declared unit and a little off are taken as they are, and the gradient is tangent still. */
 static void test_nearly_unit(void) {
     int64_t n = 60, d = 9;
-    case_set set = make_cases(n, d, ZONAL_DOUBLE, 2);
+    case_set set = make_cases(n, d, ZONAL_PRECISION_DOUBLE, 2);
     double *x = case_rows(n, d, HUGE_VAL, 11), *gradient = case_take(n * d, 8), value;
     bind_cases(&set);
     for (int64_t i = 0; i < n * d; i++) x[i] *= 1.0009 / (1 + (double)(i / d % 7));
@@ -372,9 +372,9 @@ static zonal_status make_run_drop(void *context) {
 }
 
 static void test_allocation(void) {
-    case_set set = make_cases(40, 8, ZONAL_FP32, 2);
+    case_set set = make_cases(40, 8, ZONAL_PRECISION_FP32, 2);
     double *x = case_rows(120, 8, HUGE_VAL, 11), value[200];
-    void *rows = case_round(ZONAL_FP32, 960, x), *gradient = case_take(960, 4);
+    void *rows = case_round(ZONAL_PRECISION_FP32, 960, x), *gradient = case_take(960, 4);
     operation_case eigenvalues = {"eigenvalues", ZONAL__EIGENVALUES, {.rows = 8, .dim = 8}, 8, 0};
     bind_cases(&set);
     eigenvalues.problem.threads = 1;
@@ -415,7 +415,7 @@ static void measuring_release(void *context, void *memory) {
 static void test_scratch(void) {
     const zonal_allocator measuring = {measuring_alloc, measuring_release, NULL};
     int64_t n = 65536, d = 256;
-    case_set set = make_cases(n, d, ZONAL_FP32, 2);
+    case_set set = make_cases(n, d, ZONAL_PRECISION_FP32, 2);
     bind_cases(&set);
     set.sliced.slices = set.raw.slices = 1024;
     for (int i = 0; i < CASES; i++) {
@@ -437,7 +437,7 @@ static void test_scratch(void) {
 }
 
 static void test_precision(void) {
-    case_set set = make_cases(10, 4, ZONAL_BF16, 1);
+    case_set set = make_cases(10, 4, ZONAL_PRECISION_BF16, 1);
     bind_cases(&set);
     for (int i = 0; i < CASES; i++) {
         zonal__work *work;

@@ -94,7 +94,7 @@ static int host_result(const gpu_case *c, const double *x, double *value, double
     zonal_loss_options options;
     zonal_plan *plan;
     if (!CHECK_OK(zonal_loss_defaults(c->method, &options))) return 0;
-    options.precision = ZONAL_DOUBLE;
+    options.precision = ZONAL_PRECISION_DOUBLE;
     options.sliced.slices = options.sliced.slices > 64 ? 64 : options.sliced.slices;
     if (c->rows * c->rows * c->dim < 1 << 22) options.implementation = ZONAL_IMPLEMENTATION_REF;
     if (!CHECK_OK(zonal_plan_create(&options, c->rows, c->dim, &plan))) return 0;
@@ -171,7 +171,9 @@ static double half_floor(const gpu_case *c, int64_t n, const double *want) {
 }
 
 static double tolerance_of(const gpu_case *c) {
-    double precision = c->precision == ZONAL_FP32 ? 1e-5 : c->precision == ZONAL_TF32 ? 2e-3 : 2e-2;
+    double precision = c->precision == ZONAL_PRECISION_FP32   ? 1e-5
+                       : c->precision == ZONAL_PRECISION_TF32 ? 2e-3
+                                                              : 2e-2;
     double dtype = c->dtype == ZONAL_DTYPE_BF16 ? 4e-3 : c->dtype == ZONAL_DTYPE_FP16 ? 6e-4 : 0;
     return c->gradient_tolerance > 0 ? c->gradient_tolerance : fmax(precision, dtype);
 }
@@ -179,9 +181,9 @@ static double tolerance_of(const gpu_case *c) {
 static void check_value(const gpu_case *c, double got, double want, const char *what) {
     /* KL's D is 1 + mean log p / C_norm: its error is one of the second term. */
     double size = strncmp(c->method, "kl", 2) == 0 ? 1 + fabs(want - 1) : fabs(want);
-    double allowed = c->precision == ZONAL_FP32   ? 2e-6 * size + 2e-11
-                     : c->precision == ZONAL_TF32 ? 1e-3 * size + 1e-6
-                                                  : 1e-2 * size + 1e-5;
+    double allowed = c->precision == ZONAL_PRECISION_FP32   ? 2e-6 * size + 2e-11
+                     : c->precision == ZONAL_PRECISION_TF32 ? 1e-3 * size + 1e-6
+                                                            : 1e-2 * size + 1e-5;
     CHECK_MSG(fabs(got - want) <= allowed,
               "%s %s %lldx%lldx%lld %s = %.12g, want %.12g: off by %.3g, "
               "allowed %.3g",
@@ -196,7 +198,7 @@ static int host_objective(const gpu_case *c, const double *x, zonal_objective_pa
     zonal_objective *objective;
     if (c->views == 1) return host_result(c, x, &parts->total, gradient);
     if (!CHECK_OK(zonal_objective_defaults(c->method, &options))) return 0;
-    options.loss.precision = ZONAL_DOUBLE;
+    options.loss.precision = ZONAL_PRECISION_DOUBLE;
     options.loss.sliced.slices = options.loss.sliced.slices > 64 ? 64 : options.loss.sliced.slices;
     if (!CHECK_OK(
             zonal_objective_create(&options, c->views, c->globals, c->rows, c->dim, &objective)))
@@ -279,21 +281,21 @@ static void test_tiny(void) {
                             .globals = 1,
                             .rows = 37,
                             .dim = 12,
-                            .precision = ZONAL_FP32,
+                            .precision = ZONAL_PRECISION_FP32,
                             .spread = 0.3});
         run_case((gpu_case){.method = gradient_methods[m],
                             .views = 2,
                             .globals = 1,
                             .rows = 21,
                             .dim = 40,
-                            .precision = ZONAL_FP32,
+                            .precision = ZONAL_PRECISION_FP32,
                             .spread = 0.3});
         run_case((gpu_case){.method = gradient_methods[m],
                             .views = 2,
                             .globals = 2,
                             .rows = 1030,
                             .dim = 12,
-                            .precision = ZONAL_FP32,
+                            .precision = ZONAL_PRECISION_FP32,
                             .spread = 0.3});
     }
 }
@@ -310,7 +312,7 @@ static void test_races(void) {
                                 .globals = 1,
                                 .rows = shapes[s][1],
                                 .dim = shapes[s][2],
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .spread = 0.3,
                                 .once = 1});
 }
@@ -327,7 +329,7 @@ static void test_small(void) {
                                 .globals = 1,
                                 .rows = shapes[s][0],
                                 .dim = shapes[s][1],
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .spread = s % 2 ? 0.5 : 0});
         }
 }
@@ -342,7 +344,7 @@ static void test_wide(void) {
                                 .globals = 1,
                                 .rows = shapes[s][0],
                                 .dim = shapes[s][1],
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .spread = 0.3});
 }
 
@@ -357,7 +359,7 @@ static void test_objective(void) {
                                 .globals = shapes[s][1],
                                 .rows = shapes[s][2],
                                 .dim = shapes[s][3],
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .spread = 0.3});
 }
 
@@ -366,7 +368,7 @@ static void test_large(void) {
     if (no_gpu()) return;
     for (int m = 0; m < METHODS; m++)
         for (unsigned s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-            for (int p = ZONAL_FP32; p <= ZONAL_BF16; p++)
+            for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++)
                 run_case((gpu_case){.method = gradient_methods[m],
                                     .views = 1,
                                     .globals = 1,
@@ -385,7 +387,7 @@ static void test_dtypes(void) {
                                 .globals = 1,
                                 .rows = 96,
                                 .dim = 64,
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .dtype = (zonal_dtype)t,
                                 .spread = 0.3});
             run_case((gpu_case){.method = gradient_methods[m],
@@ -393,7 +395,7 @@ static void test_dtypes(void) {
                                 .globals = 2,
                                 .rows = 96,
                                 .dim = 64,
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .dtype = (zonal_dtype)t,
                                 .spread = 0.3,
                                 .gradient_tolerance = 1e-2});
@@ -402,7 +404,7 @@ static void test_dtypes(void) {
                                 .globals = 1,
                                 .rows = 1100,
                                 .dim = 64,
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .dtype = (zonal_dtype)t,
                                 .spread = 0.3});
         }
@@ -416,21 +418,21 @@ static void test_corners(void) {
                         .globals = 1,
                         .rows = 300,
                         .dim = 2,
-                        .precision = ZONAL_FP32,
+                        .precision = ZONAL_PRECISION_FP32,
                         .spread = 0});
     run_case((gpu_case){.method = "kl-heat",
                         .views = 1,
                         .globals = 1,
                         .rows = 64,
                         .dim = 2048,
-                        .precision = ZONAL_FP32,
+                        .precision = ZONAL_PRECISION_FP32,
                         .spread = 0});
     run_case((gpu_case){.method = "kl-heat",
                         .views = 1,
                         .globals = 1,
                         .rows = 1200,
                         .dim = 2048,
-                        .precision = ZONAL_FP32,
+                        .precision = ZONAL_PRECISION_FP32,
                         .spread = 0});
     /* Moments over many rows: |E|^2 is 1e-3 of what each row adds. */
     for (int spread = 0; spread <= 1; spread++)
@@ -439,7 +441,7 @@ static void test_corners(void) {
                             .globals = 1,
                             .rows = 262144,
                             .dim = 256,
-                            .precision = ZONAL_FP32,
+                            .precision = ZONAL_PRECISION_FP32,
                             .spread = 0.3 * spread});
     for (int i = ZONAL_IMPLEMENTATION_PAIRS; i <= ZONAL_IMPLEMENTATION_MOMENTS; i++)
         for (int64_t rows = 300; rows <= 3000; rows *= 10)
@@ -448,7 +450,7 @@ static void test_corners(void) {
                                 .globals = 1,
                                 .rows = rows,
                                 .dim = 48,
-                                .precision = ZONAL_FP32,
+                                .precision = ZONAL_PRECISION_FP32,
                                 .implementation = (zonal_implementation)i,
                                 .spread = 0.1});
 }
@@ -459,7 +461,7 @@ static void check_bad_row(const char *method, int64_t rows, float bad, const cha
                   .globals = 1,
                   .rows = rows,
                   .dim = 16,
-                  .precision = ZONAL_FP32,
+                  .precision = ZONAL_PRECISION_FP32,
                   .dtype = ZONAL_DTYPE_FP32};
     float *x = malloc((size_t)(rows * 16) * sizeof *x);
     device_case d;
@@ -514,9 +516,9 @@ static void test_refusals(void) {
     if (no_gpu()) return;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &options));
     options.device = ZONAL_DEVICE_CUDA;
-    options.precision = ZONAL_DOUBLE;
+    options.precision = ZONAL_PRECISION_DOUBLE;
     CHECK_FAILS(zonal_plan_create(&options, 64, 8, &plan), ZONAL_UNSUPPORTED, "fp32, tf32 or bf16");
-    options.precision = ZONAL_FP32;
+    options.precision = ZONAL_PRECISION_FP32;
     options.implementation = ZONAL_IMPLEMENTATION_REF;
     CHECK_FAILS(zonal_plan_create(&options, 64, 8, &plan), ZONAL_ARGUMENT, "device cpu");
 }

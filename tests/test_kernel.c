@@ -37,7 +37,7 @@ static zonal_kernel_spec spec_of(const golden_kernel *golden) {
     zonal_kernel_spec spec = {.family = golden->family,
                               .without_multiplicity = golden->flat,
                               .log_profile = golden->positive};
-    if (golden->family == ZONAL_SPECTRUM) {
+    if (golden->family == ZONAL_FAMILY_SPECTRUM) {
         spec.weights = golden->weights;
         spec.n_weights = (int)golden->parameter;
     } else {
@@ -153,7 +153,7 @@ static void test_constants(void) {
             MEASURE(&shares, zonal_kernel_weight(kernel, l), want, 1e-12 * want, "%s, l = %d",
                     name_of(golden), l);
         }
-        CHECK((c.nodes > 0) == (golden->family == ZONAL_INDUCED));
+        CHECK((c.nodes > 0) == (golden->family == ZONAL_FAMILY_INDUCED));
     }
     measure_print(&values);
     measure_print(&large);
@@ -175,7 +175,7 @@ static void test_spectrum(void) {
             sum += zonal_kernel_weight(kernel, l);
         }
         /* The chordal spectrum falls like l^-2 only, from l = d on, and is cut at 4000 degrees. */
-        MEASURE(&sums, sum, 1, golden->family == ZONAL_CHORDAL ? 2e-2 : 1e-13, "%s",
+        MEASURE(&sums, sum, 1, golden->family == ZONAL_FAMILY_CHORDAL ? 2e-2 : 1e-13, "%s",
                 name_of(golden));
         CHECK(zonal_kernel_weight(kernel, -1) == 0);
         CHECK(zonal_kernel_weight(kernel, c.degrees) == 0);
@@ -190,16 +190,16 @@ static void test_spectrum(void) {
 static void test_names(void) {
     static const char *const names[] = {"heat",    "band",    "induced",
                                         "poisson", "chordal", "spectrum"};
-    zonal_family family = ZONAL_CHORDAL;
+    zonal_family family = ZONAL_FAMILY_CHORDAL;
     for (int i = 0; i < 6; i++) {
         CHECK(strcmp(zonal_family_name((zonal_family)i), names[i]) == 0);
         CHECK_OK(zonal_family_parse(names[i], &family));
         CHECK((int)family == i);
     }
     CHECK(strcmp(zonal_family_name((zonal_family)6), "?") == 0);
-    family = ZONAL_BAND;
+    family = ZONAL_FAMILY_BAND;
     CHECK_FAILS(zonal_family_parse("gauss", &family), ZONAL_ARGUMENT, "'gauss'");
-    CHECK(family == ZONAL_BAND);
+    CHECK(family == ZONAL_FAMILY_BAND);
 }
 
 /* The parameters left out are t = 5/d, L = 2, s^2 = d, r = .3 log(d)/d. */
@@ -208,10 +208,11 @@ static void test_defaults(void) {
     const struct {
         zonal_kernel_spec given, meant;
     } pairs[] = {
-        {{.family = ZONAL_HEAT}, {.family = ZONAL_HEAT, .parameter = {5 / d, 0}}},
-        {{.family = ZONAL_BAND}, {.family = ZONAL_BAND, .parameter = {2, 0}}},
-        {{.family = ZONAL_INDUCED}, {.family = ZONAL_INDUCED, .parameter = {d, 0}}},
-        {{.family = ZONAL_POISSON}, {.family = ZONAL_POISSON, .parameter = {0.3 * log(d) / d, 0}}},
+        {{.family = ZONAL_FAMILY_HEAT}, {.family = ZONAL_FAMILY_HEAT, .parameter = {5 / d, 0}}},
+        {{.family = ZONAL_FAMILY_BAND}, {.family = ZONAL_FAMILY_BAND, .parameter = {2, 0}}},
+        {{.family = ZONAL_FAMILY_INDUCED}, {.family = ZONAL_FAMILY_INDUCED, .parameter = {d, 0}}},
+        {{.family = ZONAL_FAMILY_POISSON},
+         {.family = ZONAL_FAMILY_POISSON, .parameter = {0.3 * log(d) / d, 0}}},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         zonal_kernel *given = NULL, *meant = NULL;
@@ -230,7 +231,8 @@ static void test_defaults(void) {
 
 /* Below phi = 1e-250 log phi goes on in a straight line. */
 static void test_tangent(void) {
-    zonal_kernel_spec spec = {.family = ZONAL_HEAT, .parameter = {1.0 / 2048, 0}, .log_profile = 1};
+    zonal_kernel_spec spec = {
+        .family = ZONAL_FAMILY_HEAT, .parameter = {1.0 / 2048, 0}, .log_profile = 1};
     const double c[5] = {-1, -0.875, -0.75, -0.625, -0.5};
     double l[5];
     zonal_kernel *kernel;
@@ -250,7 +252,7 @@ static void test_long_spectrum(void) {
     static double weights[N];
     static measure values = {.name = "log phi, long spectrum"};
     zonal_kernel_spec spec = {
-        .family = ZONAL_SPECTRUM, .weights = weights, .n_weights = N, .log_profile = 1};
+        .family = ZONAL_FAMILY_SPECTRUM, .weights = weights, .n_weights = N, .log_profile = 1};
     zonal_kernel *kernel;
     double got[GOLDEN_POINTS];
     for (int l = 0; l < N; l++) weights[l] = ldexp(1, 500 - l);
@@ -273,10 +275,10 @@ static zonal_status create(zonal_kernel_spec spec, int64_t dim) {
     return status;
 }
 
-#define HEAT(...) ((zonal_kernel_spec){.family = ZONAL_HEAT, __VA_ARGS__})
+#define HEAT(...) ((zonal_kernel_spec){.family = ZONAL_FAMILY_HEAT, __VA_ARGS__})
 #define WEIGHTS(n, ...)                                                                            \
     ((zonal_kernel_spec){                                                                          \
-        .family = ZONAL_SPECTRUM, .weights = (double[]){__VA_ARGS__}, .n_weights = n})
+        .family = ZONAL_FAMILY_SPECTRUM, .weights = (double[]){__VA_ARGS__}, .n_weights = n})
 
 static void test_bad_input(void) {
     const zonal_status bad = ZONAL_ARGUMENT;
@@ -292,35 +294,43 @@ static void test_bad_input(void) {
     CHECK_FAILS(create(HEAT(.parameter.factor = 20, .log_profile = 1), 8), bad,
                 "the kernel is flat");
     CHECK_FAILS(create(HEAT(.parameter.factor = 1e-6, .log_profile = 1), 8), bad, "too narrow");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .parameter = {65, 0}}, 8), bad,
-                "1 to 64");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .parameter = {-1, 0}}, 8), bad,
-                "got -1");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_BAND, .log_profile = 1}, 8), bad,
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_BAND, .parameter = {65, 0}}, 8),
+                bad, "1 to 64");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_BAND, .parameter = {-1, 0}}, 8),
+                bad, "got -1");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_BAND, .log_profile = 1}, 8), bad,
                 "positive everywhere");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {-1, 0}}, 8), bad,
-                "scale");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {NAN, 0}}, 8), bad,
-                "scale");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .parameter = {10001, 0}}, 8),
-                bad, "at most 10000");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {1, 0}}, 8), bad,
-                "between 0 and 1, got 1");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {-0.1, 0}}, 8),
-                bad, "got -0.1");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {NAN, 0}}, 8), bad,
-                "r must");
     CHECK_FAILS(
-        create((zonal_kernel_spec){.family = ZONAL_POISSON, .parameter = {0.9999, 0}}, 4096), bad,
-        "too narrow");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_CHORDAL, .log_profile = 1}, 8), bad,
-                "chordal is 0 at c = -1");
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_INDUCED, .parameter = {-1, 0}}, 8), bad,
+        "scale");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_INDUCED, .parameter = {NAN, 0}}, 8), bad,
+        "scale");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_INDUCED, .parameter = {10001, 0}}, 8),
+        bad, "at most 10000");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_POISSON, .parameter = {1, 0}}, 8),
+                bad, "between 0 and 1, got 1");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_POISSON, .parameter = {-0.1, 0}}, 8), bad,
+        "got -0.1");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_POISSON, .parameter = {NAN, 0}}, 8), bad,
+        "r must");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_POISSON, .parameter = {0.9999, 0}}, 4096),
+        bad, "too narrow");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_CHORDAL, .log_profile = 1}, 8),
+                bad, "chordal is 0 at c = -1");
     CHECK_FAILS(create((zonal_kernel_spec){.family = (zonal_family)9}, 8), bad, "family 9");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_INDUCED, .without_multiplicity = 1}, 8),
-                bad, "not given by weights");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_CHORDAL, .without_multiplicity = 1}, 8),
-                bad, "not given by weights");
-    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_SPECTRUM}, 8), bad, "2 to 4096 weights");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_INDUCED, .without_multiplicity = 1}, 8),
+        bad, "not given by weights");
+    CHECK_FAILS(
+        create((zonal_kernel_spec){.family = ZONAL_FAMILY_CHORDAL, .without_multiplicity = 1}, 8),
+        bad, "not given by weights");
+    CHECK_FAILS(create((zonal_kernel_spec){.family = ZONAL_FAMILY_SPECTRUM}, 8), bad,
+                "2 to 4096 weights");
     CHECK_FAILS(create(WEIGHTS(1, 1), 8), bad, "got 1");
     CHECK_FAILS(create(WEIGHTS(3, 1, -1, 1), 8), bad, "weight 1 of the spectrum is -1");
     CHECK_FAILS(create(WEIGHTS(3, 1, 1, NAN), 8), bad, "weight 2");
@@ -335,12 +345,12 @@ static void test_bad_input(void) {
     /* On the circle 1 + 2 cos(32 angle) looks constant on every grid of 16 or 32 points. */
     double hidden[33] = {[0] = 1, [32] = 1};
     unpositive = (zonal_kernel_spec){
-        .family = ZONAL_SPECTRUM, .weights = hidden, .n_weights = 33, .log_profile = 1};
+        .family = ZONAL_FAMILY_SPECTRUM, .weights = hidden, .n_weights = 33, .log_profile = 1};
     CHECK_FAILS(create(unpositive, 2), bad, "positive everywhere");
 }
 
 static void test_bad_evaluation(void) {
-    zonal_kernel_spec spec = {.family = ZONAL_HEAT};
+    zonal_kernel_spec spec = {.family = ZONAL_FAMILY_HEAT};
     zonal_kernel *kernel;
     double c[3] = {0, 1, 1.0000001}, out[3];
     if (!CHECK_OK(zonal_kernel_create(&spec, 8, &kernel))) return;
@@ -361,7 +371,7 @@ static void test_bad_evaluation(void) {
 /* The weights are copied: the caller's may change and go. */
 static void test_weights_are_copied(void) {
     double weights[3] = {1, 0.5, 0.25}, c = 0.3, before, after;
-    zonal_kernel_spec spec = {.family = ZONAL_SPECTRUM, .weights = weights, .n_weights = 3};
+    zonal_kernel_spec spec = {.family = ZONAL_FAMILY_SPECTRUM, .weights = weights, .n_weights = 3};
     zonal_kernel *kernel;
     if (!CHECK_OK(zonal_kernel_create(&spec, 5, &kernel))) return;
     CHECK_OK(zonal_kernel_eval(kernel, 0, 1, &c, &before));
@@ -381,13 +391,14 @@ static zonal_status make_and_drop(void *context) {
 
 static void test_memory(void) {
     static const double weights[4] = {1, 0.05, 0.01, 0.001};
-    for (int family = ZONAL_HEAT; family <= ZONAL_SPECTRUM; family++)
+    for (int family = ZONAL_FAMILY_HEAT; family <= ZONAL_FAMILY_SPECTRUM; family++)
         for (int with_log = 0; with_log <= 1; with_log++) {
             zonal_kernel_spec spec = {.family = (zonal_family)family,
-                                      .parameter = {family == ZONAL_HEAT ? 0.4 : 0, 0},
+                                      .parameter = {family == ZONAL_FAMILY_HEAT ? 0.4 : 0, 0},
                                       .log_profile = with_log};
-            if (with_log && (family == ZONAL_BAND || family == ZONAL_CHORDAL)) continue;
-            if (family == ZONAL_SPECTRUM) {
+            if (with_log && (family == ZONAL_FAMILY_BAND || family == ZONAL_FAMILY_CHORDAL))
+                continue;
+            if (family == ZONAL_FAMILY_SPECTRUM) {
                 spec.weights = weights;
                 spec.n_weights = 4;
             }
@@ -402,8 +413,8 @@ static void test_numbers(void) {
         double value;
     } cases[] = {{{5, -1}, 5. / 64}, {{0.25, 0}, 0.25}, {{0, 0}, 5. / 64}, {{0, 1}, 5. / 64}};
     for (int i = 0; i < 4; i++) {
-        const zonal_kernel_spec a = {.family = ZONAL_HEAT, .parameter = cases[i].number};
-        const zonal_kernel_spec b = {.family = ZONAL_HEAT, .parameter = {cases[i].value, 0}};
+        const zonal_kernel_spec a = {.family = ZONAL_FAMILY_HEAT, .parameter = cases[i].number};
+        const zonal_kernel_spec b = {.family = ZONAL_FAMILY_HEAT, .parameter = {cases[i].value, 0}};
         zonal_kernel *one = NULL, *other = NULL;
         if (CHECK_OK(zonal_kernel_create(&a, 64, &one)) &&
             CHECK_OK(zonal_kernel_create(&b, 64, &other)))

@@ -94,7 +94,7 @@ static void *make_rows(int kind, int64_t n, int64_t d, zonal_precision precision
             f[i * d + k] = (float)x[i * d + k];
             CHECK(f[i * d + k] == x[i * d + k]);
         }
-    if (precision == ZONAL_FP32) {
+    if (precision == ZONAL_PRECISION_FP32) {
         free(x);
         return f;
     }
@@ -107,7 +107,7 @@ static void *make_rows(int kind, int64_t n, int64_t d, zonal_precision precision
 static zonal_loss_options options_of(const golden_loss *golden) {
     zonal_loss_options options = {0};
     CHECK_OK(zonal_loss_defaults(golden->method, &options));
-    if (options.kernel.family == ZONAL_SPECTRUM) {
+    if (options.kernel.family == ZONAL_FAMILY_SPECTRUM) {
         options.kernel.weights = golden->weights;
         options.kernel.n_weights = golden->n_weights;
     } else {
@@ -162,11 +162,11 @@ static const char *name_of(const golden_loss *golden, int precision, int impleme
 /* ---- Elements of either precision ---- */
 
 static double read_at(const void *x, int64_t i, zonal_precision precision) {
-    return precision == ZONAL_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
+    return precision == ZONAL_PRECISION_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
 }
 
 static void write_at(void *x, int64_t i, zonal_precision precision, double value) {
-    if (precision == ZONAL_FP32)
+    if (precision == ZONAL_PRECISION_FP32)
         ((float *)x)[i] = (float)value;
     else
         ((double *)x)[i] = value;
@@ -186,7 +186,7 @@ static int is_kl(const golden_loss *golden) {
 typedef enum grade { PLAIN, STEEP, FAINT, GRADES } grade;
 
 static double steepness(const golden_loss *golden, zonal_precision precision) {
-    if (precision == ZONAL_DOUBLE || golden->slices || !isfinite(golden->slope)) return 1;
+    if (precision == ZONAL_PRECISION_DOUBLE || golden->slices || !isfinite(golden->slope)) return 1;
     /* KL sees the slope of log phi, which is phi'(1) at c = 1. */
     return fmax(1, golden->slope * (is_kl(golden) ? golden->norm : 1) / 100);
 }
@@ -197,7 +197,7 @@ static double value_allowance(const golden_loss *golden, zonal_precision precisi
     /* Without its diagonal D can be 0: what it was before 1/B was taken off counts. */
     if (golden->estimator == ZONAL_ESTIMATOR_U) size = fmax(size, unit / golden->batch);
     if (is_kl(golden)) size = unit * (1 + fabs(golden->log_p / golden->norm));
-    if (precision == ZONAL_DOUBLE) return 1e-12 * size;
+    if (precision == ZONAL_PRECISION_DOUBLE) return 1e-12 * size;
     /* The rounding of steep pairs does not shrink with a D in which pairs and diagonal cancel. */
     if (steepness(golden, precision) > 1 && !is_kl(golden)) size = fmax(size, unit / golden->batch);
     return 2e-6 * steepness(golden, precision) * size + 2e-11 * unit;
@@ -220,9 +220,9 @@ static double largest_gradient(const golden_loss *golden, zonal_precision precis
 static double gradient_allowance(const golden_loss *golden, zonal_precision precision,
                                  const void *x, grade *kind) {
     double norm = fmax(golden->gradient_norm, golden->size), steep = steepness(golden, precision);
-    double own = precision == ZONAL_DOUBLE ? 1e-11 * norm : 1e-5 * steep * norm;
-    double floor =
-        largest_gradient(golden, precision, x) * (precision == ZONAL_DOUBLE ? 1e-16 : 1e-15);
+    double own = precision == ZONAL_PRECISION_DOUBLE ? 1e-11 * norm : 1e-5 * steep * norm;
+    double floor = largest_gradient(golden, precision, x) *
+                   (precision == ZONAL_PRECISION_DOUBLE ? 1e-16 : 1e-15);
     *kind = floor > own ? FAINT : steep > 1 ? STEEP : PLAIN;
     return *kind == FAINT ? floor : own;
 }
@@ -238,7 +238,8 @@ static void *guarded(int64_t n, zonal_precision precision) {
 }
 
 static void *inside(void *block, zonal_precision precision) {
-    return (char *)block + GUARD * (precision == ZONAL_FP32 ? sizeof(float) : sizeof(double));
+    return (char *)block +
+           GUARD * (precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double));
 }
 
 /* Checks the guards, copies the gradient out as doubles and frees the block. */
@@ -368,36 +369,36 @@ static void run_all(zonal_precision precision, zonal_implementation implementati
 }
 
 static void test_double_ref(void) {
-    run_all(ZONAL_DOUBLE, ZONAL_IMPLEMENTATION_REF);
+    run_all(ZONAL_PRECISION_DOUBLE, ZONAL_IMPLEMENTATION_REF);
     measure_print(&plan_constants);
 }
 
 static void test_double_pairs(void) {
-    run_all(ZONAL_DOUBLE, ZONAL_IMPLEMENTATION_PAIRS);
+    run_all(ZONAL_PRECISION_DOUBLE, ZONAL_IMPLEMENTATION_PAIRS);
 }
 
 static void test_double_moments(void) {
-    run_all(ZONAL_DOUBLE, ZONAL_IMPLEMENTATION_MOMENTS);
+    run_all(ZONAL_PRECISION_DOUBLE, ZONAL_IMPLEMENTATION_MOMENTS);
 }
 
 static void test_double_auto(void) {
-    run_all(ZONAL_DOUBLE, ZONAL_IMPLEMENTATION_AUTO);
+    run_all(ZONAL_PRECISION_DOUBLE, ZONAL_IMPLEMENTATION_AUTO);
 }
 
 static void test_fp32_ref(void) {
-    run_all(ZONAL_FP32, ZONAL_IMPLEMENTATION_REF);
+    run_all(ZONAL_PRECISION_FP32, ZONAL_IMPLEMENTATION_REF);
 }
 
 static void test_fp32_pairs(void) {
-    run_all(ZONAL_FP32, ZONAL_IMPLEMENTATION_PAIRS);
+    run_all(ZONAL_PRECISION_FP32, ZONAL_IMPLEMENTATION_PAIRS);
 }
 
 static void test_fp32_moments(void) {
-    run_all(ZONAL_FP32, ZONAL_IMPLEMENTATION_MOMENTS);
+    run_all(ZONAL_PRECISION_FP32, ZONAL_IMPLEMENTATION_MOMENTS);
 }
 
 static void test_fp32_auto(void) {
-    run_all(ZONAL_FP32, ZONAL_IMPLEMENTATION_AUTO);
+    run_all(ZONAL_PRECISION_FP32, ZONAL_IMPLEMENTATION_AUTO);
 }
 
 /* ---- Random numbers ---- */
@@ -451,7 +452,7 @@ static void run_objective(const golden_loss *golden, zonal_precision precision,
     zonal_status status = zonal_objective_create(&options, golden->views, golden->global_views,
                                                  golden->batch, golden->dim, &objective);
     if (CHECK_MSG(status == ZONAL_OK, "%s: %s", where, zonal_last_error()->message)) {
-        double relative = precision == ZONAL_DOUBLE ? 1e-12 : 2e-6;
+        double relative = precision == ZONAL_PRECISION_DOUBLE ? 1e-12 : 2e-6;
         zonal_objective_set_step(objective, golden->step);
         CHECK_OK(zonal_objective_execute(objective, z, &parts, inside(block, precision)));
         take_gradient(block, n, precision, gradient);
@@ -481,7 +482,7 @@ static void test_objective(void) {
     name_meters(&both[1], "objective", "fp32 views");
     for (int i = 0; i < GOLDEN_LOSSES; i++) {
         if (golden_losses[i].views == 0) continue;
-        for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++)
+        for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++)
             for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_REF; k++)
                 run_objective(&golden_losses[i], (zonal_precision)precision,
                               (zonal_implementation)k, &both[precision]);
@@ -503,7 +504,7 @@ static void test_thresholds(void) {
         zonal_objective_options options;
         zonal_objective *objective;
         zonal_objective_parts parts;
-        void *z = make_rows(MIXED, 8, 256, ZONAL_FP32);
+        void *z = make_rows(MIXED, 8, 256, ZONAL_PRECISION_FP32);
         CHECK_OK(zonal_objective_defaults(known[i].method, &options));
         if (CHECK_OK(zonal_objective_create(&options, 2, 2, 4, 256, &objective))) {
             CHECK_OK(zonal_objective_execute(objective, z, &parts, NULL));
@@ -623,7 +624,7 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
     CHECK_OK(zonal_loss_defaults(method, &options));
     options.kernel.parameter.factor = band;
     options.precision = precision;
-    int ksd = options.discrepancy == ZONAL_KSD;
+    int ksd = options.discrepancy == ZONAL_DISCREPANCY_KSD;
     b1 = d * (ksd ? d - 1 : 1); /* N_l, times L_l for KSD */
     b2 = band == 2 ? (d + 2) * (d - 1) / 2 * (ksd ? 2 * d : 1) : 0;
     double sum = b1 + b2, want = moments_of(x, precision, b1 /= sum, b2 /= sum, m, excess);
@@ -635,10 +636,10 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
         CHECK_OK(zonal_plan_execute(plan, x, &value, inside(block, precision)));
         take_gradient(block, n, precision, gradient);
         MEASURE(&meter->value[PLAIN], value, want,
-                precision == ZONAL_DOUBLE ? 1e-12 * want : 2e-6 * want + 2e-11,
+                precision == ZONAL_PRECISION_DOUBLE ? 1e-12 * want : 2e-6 * want + 2e-11,
                 "%s %d, %s, D = %.3g", method, band, kinds[kind], want);
         MEASURE(&meter->gradient[PLAIN], gradient_error(x, precision, b1, b2, m, excess, gradient),
-                0, precision == ZONAL_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band,
+                0, precision == ZONAL_PRECISION_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band,
                 kinds[kind]);
         zonal_plan_destroy(plan);
     } else {
@@ -652,7 +653,7 @@ static void test_large_batches(void) {
     meters m[2] = {0};
     name_meters(&m[0], "D", "double B=262144");
     name_meters(&m[1], "D", "fp32 B=262144");
-    for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++) {
+    for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++) {
         zonal_precision type = (zonal_precision)precision;
         run_large("mmd-band", 2, 0, 20000, type, &m[precision]);
         run_large("mmd-band", 1, 0, 16, type, &m[precision]);
@@ -668,7 +669,7 @@ static void test_large_batches(void) {
 static zonal_loss_options defaults(const char *method) {
     zonal_loss_options options = {0};
     CHECK_OK(zonal_loss_defaults(method, &options));
-    options.precision = ZONAL_DOUBLE;
+    options.precision = ZONAL_PRECISION_DOUBLE;
     return options;
 }
 
@@ -687,7 +688,7 @@ static void test_methods(void) {
     int n = 0;
     while (zonal_method_name(n)) {
         CHECK_OK(zonal_loss_defaults(zonal_method_name(n), &options));
-        CHECK(options.precision == ZONAL_FP32 && options.device == ZONAL_DEVICE_CPU);
+        CHECK(options.precision == ZONAL_PRECISION_FP32 && options.device == ZONAL_DEVICE_CPU);
         int tested = 0;
         for (int i = 0; i < GOLDEN_LOSSES; i++)
             tested += strcmp(golden_losses[i].method, zonal_method_name(n)) == 0;
@@ -727,9 +728,12 @@ static void test_bad_options(void) {
     CHECK_FAILS(create(BUT("mmd-poisson", kernel.parameter.factor, 1), 8, 8), bad,
                 "between 0 and 1, got 1");
     CHECK_FAILS(create(BUT("mmd-poisson", kernel.parameter.factor, 1.5), 8, 8), bad, "got 1.5");
-    CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_KSD), 8, 8), bad, "use mmd-chordal");
-    CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_KL), 8, 8), bad, "chordal is 0");
-    CHECK_FAILS(create(BUT("mmd-band", discrepancy, ZONAL_KL), 8, 8), bad, "positive everywhere");
+    CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_DISCREPANCY_KSD), 8, 8), bad,
+                "use mmd-chordal");
+    CHECK_FAILS(create(BUT("mmd-chordal", discrepancy, ZONAL_DISCREPANCY_KL), 8, 8), bad,
+                "chordal is 0");
+    CHECK_FAILS(create(BUT("mmd-band", discrepancy, ZONAL_DISCREPANCY_KL), 8, 8), bad,
+                "positive everywhere");
     CHECK_FAILS(create(defaults("mmd-spectrum"), 8, 8), bad, "2 to 4096 weights");
     changed = defaults("kl-spectrum");
     changed.kernel.weights = unpositive;
@@ -738,9 +742,10 @@ static void test_bad_options(void) {
     CHECK_FAILS(create(BUT("mmd-heat", discrepancy, (zonal_discrepancy)7), 8, 8), bad,
                 "no discrepancy 7");
     CHECK_FAILS(create(BUT("mmd-heat", threads, -1), 8, 8), bad, "threads");
-    CHECK_FAILS(create(BUT("mmd-heat", precision, ZONAL_TF32), 8, 8), ZONAL_UNSUPPORTED,
+    CHECK_FAILS(create(BUT("mmd-heat", precision, ZONAL_PRECISION_TF32), 8, 8), ZONAL_UNSUPPORTED,
                 "use double or fp32");
-    CHECK_FAILS(create(BUT("mmd-heat", precision, ZONAL_BF16), 8, 8), ZONAL_UNSUPPORTED, "bf16");
+    CHECK_FAILS(create(BUT("mmd-heat", precision, ZONAL_PRECISION_BF16), 8, 8), ZONAL_UNSUPPORTED,
+                "bf16");
     CHECK_FAILS(create(BUT("mmd-heat", precision, (zonal_precision)9), 8, 8), bad, "precision 9");
     CHECK_FAILS(create(BUT("mmd-heat", estimator, (zonal_estimator)3), 8, 8), bad, "estimator 3");
     CHECK_FAILS(create(BUT("kl-heat", kl_norm, (zonal_kl_norm)2), 8, 8), bad, "KL norm 2");
@@ -781,8 +786,8 @@ static void run_bad_rows(const char *method, zonal_implementation implementation
     zonal_plan *plan;
     double value, again;
     void *x = make_rows(MIXED, N, D, precision), *gradient = guarded(N * D, precision);
-    int sigreg = options.discrepancy == ZONAL_SIGREG;
-    int chordal = options.kernel.family == ZONAL_CHORDAL;
+    int sigreg = options.discrepancy == ZONAL_DISCREPANCY_SIGREG;
+    int chordal = options.kernel.family == ZONAL_FAMILY_CHORDAL;
     options.precision = precision;
     options.implementation = implementation;
     options.sliced.slices = 4;
@@ -819,7 +824,7 @@ done:
 
 static void test_bad_rows(void) {
     for (int i = 0; zonal_method_name(i); i++)
-        for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++)
+        for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++)
             for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_REF; k++)
                 run_bad_rows(zonal_method_name(i), (zonal_implementation)k,
                              (zonal_precision)precision);
@@ -829,7 +834,7 @@ static void test_chordal_gradient(void) {
     for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_PAIRS; k++) {
         zonal_loss_options options = defaults("mmd-chordal");
         zonal_plan *plan;
-        double value = 0, gradient[15], *x = make_rows(MIXED, 5, 3, ZONAL_DOUBLE);
+        double value = 0, gradient[15], *x = make_rows(MIXED, 5, 3, ZONAL_PRECISION_DOUBLE);
         options.implementation = (zonal_implementation)k;
         if (CHECK_OK(zonal_plan_create(&options, 5, 3, &plan))) {
             CHECK_FAILS(zonal_plan_execute(plan, x, &value, gradient), ZONAL_ARGUMENT,
@@ -846,7 +851,7 @@ static void test_unit_rows(void) {
     for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_MOMENTS; k++) {
         zonal_loss_options options = defaults("mmd-band");
         zonal_plan *plan;
-        double value, *x = make_rows(UNIT, 8, 8, ZONAL_DOUBLE);
+        double value, *x = make_rows(UNIT, 8, 8, ZONAL_PRECISION_DOUBLE);
         options.unit_rows = 1;
         options.implementation = (zonal_implementation)k;
         if (CHECK_OK(zonal_plan_create(&options, 8, 8, &plan))) {
@@ -865,12 +870,12 @@ static void test_unit_rows(void) {
  */
 static void test_extreme_norms(void) {
     enum { N = 6, D = 5 };
-    for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++)
+    for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++)
         for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_REF; k++)
             for (int big = 0; big <= 1; big++) {
                 zonal_precision type = (zonal_precision)precision;
                 zonal_loss_options options = defaults("mmd-heat");
-                int power = (big ? 1 : -1) * (precision == ZONAL_FP32 ? 118 : 1000);
+                int power = (big ? 1 : -1) * (precision == ZONAL_PRECISION_FP32 ? 118 : 1000);
                 zonal_plan *plan;
                 double value, scaled;
                 void *x = make_rows(MIXED, N, D, type);
@@ -881,7 +886,8 @@ static void test_extreme_norms(void) {
                     for (int i = 0; i < N * D; i++)
                         write_at(x, i, type, ldexp(read_at(x, i, type), power));
                     CHECK_OK(zonal_plan_execute(plan, x, &scaled, NULL));
-                    CHECK_CLOSE(scaled, value, (precision == ZONAL_FP32 ? 2e-6 : 1e-14) * value);
+                    CHECK_CLOSE(scaled, value,
+                                (precision == ZONAL_PRECISION_FP32 ? 2e-6 : 1e-14) * value);
                     zonal_plan_destroy(plan);
                 }
                 free(x);
@@ -927,7 +933,7 @@ static void test_bad_objectives(void) {
     CHECK_FAILS(create_objective(changed, 2, 2, 8, 8), ZONAL_ARGUMENT, "gain");
     zonal_objective *objective;
     zonal_objective_parts parts;
-    float *z = make_rows(MIXED, 16, 8, ZONAL_FP32);
+    float *z = make_rows(MIXED, 16, 8, ZONAL_PRECISION_FP32);
     if (CHECK_OK(zonal_objective_create(&options, 2, 2, 8, 8, &objective))) {
         z[8 * 8 + 3 * 8 + 1] = NAN;
         CHECK_FAILS(zonal_objective_execute(objective, z, &parts, NULL), ZONAL_NUMERIC,
@@ -994,7 +1000,7 @@ static void test_memory(void) {
             options.loss.sliced.slices = 3;
             options.loss.kernel.weights = weights;
             options.loss.kernel.n_weights = 3;
-            if (options.loss.kernel.family == ZONAL_HEAT)
+            if (options.loss.kernel.family == ZONAL_FAMILY_HEAT)
                 options.loss.kernel.parameter.factor = 0.5;
             test_every_allocation(method, plan_and_drop, &options.loss);
             if (k <= ZONAL_IMPLEMENTATION_REF)
@@ -1009,7 +1015,8 @@ static void test_execution_allocates_nothing(void) {
         zonal_objective_options options;
         zonal_objective *objective;
         zonal_objective_parts parts;
-        void *z = make_rows(MIXED, 18, 5, ZONAL_FP32), *gradient = malloc(18 * 5 * sizeof(float));
+        void *z = make_rows(MIXED, 18, 5, ZONAL_PRECISION_FP32),
+             *gradient = malloc(18 * 5 * sizeof(float));
         CHECK_OK(zonal_objective_defaults(zonal_method_name(i), &options));
         options.loss.sliced.slices = 3;
         options.loss.kernel.weights = weights;
@@ -1017,7 +1024,7 @@ static void test_execution_allocates_nothing(void) {
         failing_alloc_install(-1, 0);
         if (CHECK_OK(zonal_objective_create(&options, 3, 2, 6, 5, &objective))) {
             int64_t before = failing_alloc_calls();
-            int chordal = options.loss.kernel.family == ZONAL_CHORDAL;
+            int chordal = options.loss.kernel.family == ZONAL_FAMILY_CHORDAL;
             CHECK_OK(zonal_objective_execute(objective, z, &parts, chordal ? NULL : gradient));
             CHECK(failing_alloc_calls() == before);
             zonal_objective_destroy(objective);

@@ -48,7 +48,7 @@ static double *draw_leaning_rows(int64_t n, int64_t d, uint32_t step) {
 static zonal_loss_options defaults(const char *method, int64_t d) {
     zonal_loss_options options = {0};
     CHECK_OK(zonal_loss_defaults(method, &options));
-    options.precision = ZONAL_DOUBLE;
+    options.precision = ZONAL_PRECISION_DOUBLE;
     options.kernel.weights = some_weights((double)d);
     options.kernel.n_weights = 5;
     if (options.sliced.slices) options.sliced.slices = 16;
@@ -225,7 +225,7 @@ static void test_close_rows(void) {
         options.implementation = ZONAL_IMPLEMENTATION_REF;
         double want = run(&options, 2 * N, D, x, NULL);
         options.implementation = ZONAL_IMPLEMENTATION_AUTO;
-        options.precision = ZONAL_FP32;
+        options.precision = ZONAL_PRECISION_FP32;
         MEASURE(&values, run(&options, 2 * N, D, xf, NULL), want,
                 2e-6 * size_of(method, want) + 2e-11, "%s", method);
         free(x);
@@ -245,7 +245,7 @@ static void test_collapse(void) {
             float small_rows[N * D], small_g[N * D];
             int has = !is_chordal(method);
             options.implementation = (zonal_implementation)k;
-            options.precision = single ? ZONAL_FP32 : ZONAL_DOUBLE;
+            options.precision = single ? ZONAL_PRECISION_FP32 : ZONAL_PRECISION_DOUBLE;
             for (int i = 0; i < N * D; i++) {
                 small_rows[i] = (float)((float)x[i % D] * (1 + i / D)); /* of different lengths */
                 rows[i] = x[i % D] * (1 + i / D);
@@ -325,12 +325,12 @@ static void test_symmetric_batches(void) {
         zonal_kernel *kernel;
         options.implementation = (zonal_implementation)k;
         if (is_sliced(method)) continue;
-        if (is_kl(method) && spec.family == ZONAL_HEAT) spec.parameter.factor = 2.0 / D;
+        if (is_kl(method) && spec.family == ZONAL_FAMILY_HEAT) spec.parameter.factor = 2.0 / D;
         spec.log_profile = is_kl(method);
         if (!CHECK_OK(zonal_kernel_create(&spec, D, &kernel))) continue;
         double at[3] = {-1.0 / D, 0, -1}, p[3], want[3], got[3];
         for (int i = 0; i < 3; i++) {
-            p[i] = psi_of(kernel, options.discrepancy == ZONAL_KSD, D, at[i]);
+            p[i] = psi_of(kernel, options.discrepancy == ZONAL_DISCREPANCY_KSD, D, at[i]);
             if (is_kl(method)) CHECK_OK(zonal_kernel_eval(kernel, 0, 1, &at[i], &p[i]));
         }
         if (is_kl(method)) {
@@ -431,8 +431,8 @@ static void test_stein_kernel(void) {
     enum { MOST = 4000 };
     static measure values = {.name = "KSD, two routes"};
     static double b[MOST];
-    const zonal_family families[] = {ZONAL_HEAT, ZONAL_BAND, ZONAL_INDUCED, ZONAL_POISSON,
-                                     ZONAL_SPECTRUM};
+    const zonal_family families[] = {ZONAL_FAMILY_HEAT, ZONAL_FAMILY_BAND, ZONAL_FAMILY_INDUCED,
+                                     ZONAL_FAMILY_POISSON, ZONAL_FAMILY_SPECTRUM};
     const int dims[] = {2, 3, 8, 64, 256, 2048};
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 6; j++) {
@@ -455,13 +455,14 @@ static void test_series(void) {
     static measure values = {.name = "phi from its spectrum"};
     static double a[MOST];
     const int dims[] = {2, 3, 8, 64, 256, 2048};
-    for (int family = ZONAL_HEAT; family <= ZONAL_SPECTRUM; family++)
+    for (int family = ZONAL_FAMILY_HEAT; family <= ZONAL_FAMILY_SPECTRUM; family++)
         for (int j = 0; j < 6; j++) {
             zonal_kernel_spec spec = {
                 .family = (zonal_family)family, .weights = some_weights(dims[j]), .n_weights = 5};
             zonal_kernel *kernel;
             zonal_kernel_constants constants;
-            if (family == ZONAL_CHORDAL) continue; /* an infinite sum that falls like a power */
+            if (family == ZONAL_FAMILY_CHORDAL)
+                continue; /* an infinite sum that falls like a power */
             if (!CHECK_OK(zonal_kernel_create(&spec, dims[j], &kernel))) continue;
             zonal_kernel_constants_get(kernel, &constants);
             for (int l = 0; l < constants.degrees; l++) a[l] = zonal_kernel_weight(kernel, l);
@@ -489,10 +490,10 @@ static void test_fourier(void) {
         double want = 0;
         if (is_sliced(method) || is_kl(method) || is_chordal(method)) continue;
         options.implementation = (zonal_implementation)k;
-        if (options.kernel.family == ZONAL_BAND) options.kernel.parameter.factor = 64;
-        if (options.kernel.family == ZONAL_POISSON) options.kernel.parameter.factor = 0.75;
+        if (options.kernel.family == ZONAL_FAMILY_BAND) options.kernel.parameter.factor = 64;
+        if (options.kernel.family == ZONAL_FAMILY_POISSON) options.kernel.parameter.factor = 0.75;
         if (!CHECK_OK(zonal_kernel_create(&options.kernel, 2, &kernel))) continue;
-        int n = shares_of(kernel, options.discrepancy == ZONAL_KSD, 2, b, MOST);
+        int n = shares_of(kernel, options.discrepancy == ZONAL_DISCREPANCY_KSD, 2, b, MOST);
         for (int l = 1; l < n; l++) {
             double re = 0, im = 0;
             for (int i = 0; i < N; i++) {
@@ -533,14 +534,14 @@ static void test_implementations(void) {
                 if (k == ZONAL_IMPLEMENTATION_MOMENTS && (!low || is_kl(method))) continue;
                 options.implementation =
                     is_sliced(method) ? ZONAL_IMPLEMENTATION_AUTO : (zonal_implementation)k;
-                options.precision = ZONAL_DOUBLE;
+                options.precision = ZONAL_PRECISION_DOUBLE;
                 double value = run(&options, n, d, x, has ? h : NULL);
                 double size = size_of(method, want);
                 MEASURE(&values[0], value, want, 1e-12 * size, "%s %dx%d", method, (int)n, (int)d);
                 if (has)
                     MEASURE(&gradients[0], measure_distance(count, h, g), 0,
                             1e-11 * norm_of(count, g), "%s %dx%d", method, (int)n, (int)d);
-                options.precision = ZONAL_FP32;
+                options.precision = ZONAL_PRECISION_FP32;
                 value = run(&options, n, d, xf, has ? gf : NULL);
                 for (int64_t j = 0; j < count; j++) h[j] = gf[j];
                 MEASURE(&values[1], value, want, 2e-6 * size + 2e-11, "%s %dx%d", method, (int)n,
@@ -571,7 +572,7 @@ static void test_reference_moments(void) {
         double n2 = (D + 2) * (D - 1) / 2.0, sum = band == 1 ? D : D + n2;
         zonal__problem problem = {.rows = N,
                                   .dim = D,
-                                  .precision = ZONAL_DOUBLE,
+                                  .precision = ZONAL_PRECISION_DOUBLE,
                                   .threads = 1,
                                   .degree1 = D / sum,
                                   .degree2 = band == 1 ? 0 : n2 / sum};
@@ -607,7 +608,7 @@ static void test_uniform_mean(void) {
         double mean = 0, square = 0, spread = 0;
         options.threads = 1;
         if (!CHECK_OK(zonal_kernel_create(&options.kernel, D, &kernel))) continue;
-        int n = shares_of(kernel, options.discrepancy == ZONAL_KSD, D, b, MOST);
+        int n = shares_of(kernel, options.discrepancy == ZONAL_DISCREPANCY_KSD, D, b, MOST);
         for (int l = 1; l < n; l++)
             spread += b[l] * b[l] / exp(zonal_kernel_log_multiplicity(kernel, l));
         zonal_kernel_destroy(kernel);
@@ -829,14 +830,17 @@ static void test_repetition(void) {
     void *first = malloc(sizeof(double) * N * D), *again = malloc(sizeof(double) * N * D);
     for (int i = 0; i < N * D; i++) xf[i] = (float)x[i];
     FOR_EACH_METHOD(method, k) {
-        for (int precision = ZONAL_DOUBLE; precision <= ZONAL_FP32; precision++) {
+        for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32;
+             precision++) {
             zonal_loss_options options = defaults(method, D);
-            const void *rows = precision == ZONAL_FP32 ? (void *)xf : (void *)x;
-            size_t bytes = (precision == ZONAL_FP32 ? sizeof(float) : sizeof(double)) * N * D;
+            const void *rows = precision == ZONAL_PRECISION_FP32 ? (void *)xf : (void *)x;
+            size_t bytes =
+                (precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double)) * N * D;
             int has = !is_chordal(method);
             options.precision = (zonal_precision)precision;
             options.implementation = (zonal_implementation)k;
-            if (k == ZONAL_IMPLEMENTATION_REF && precision == ZONAL_FP32) continue; /* one code */
+            if (k == ZONAL_IMPLEMENTATION_REF && precision == ZONAL_PRECISION_FP32)
+                continue; /* one code */
             double value = 0;
             for (int threads = 1; threads <= 4; threads++) {
                 zonal_plan *plan;

@@ -386,7 +386,7 @@ static void test_one_verdict(void) {
     } shapes[] = {{1, 0, NULL},   {.96, 0, NULL},         {.9, 0, NULL}, {.3, 0, "effective rank"},
                   {1, .17, NULL}, {1, 1.2, "mean cosine"}};
     const zonal__collapse_limits usual = {ZONAL_COLLAPSE_COSINE, ZONAL_COLLAPSE_RANK};
-    const zonal_uniformity_options options = {.precision = ZONAL_FP32};
+    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
     static float z[ROWS][WIDE];
     static double row[WIDE];
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {

@@ -59,7 +59,7 @@ static void test_moments(void) {
         zonal_plan *plan = NULL;
         double value = NAN;
         if (!CHECK_OK(zonal_loss_defaults(methods[m], &options))) continue;
-        options.precision = ZONAL_DOUBLE;
+        options.precision = ZONAL_PRECISION_DOUBLE;
         if (CHECK_OK(zonal_plan_create(&options, 2 * PAIRS, DIM, &plan)) &&
             CHECK_OK(zonal_plan_execute(plan, x, &value, NULL)))
             CHECK_CLOSE(value / spread_of(2 * PAIRS, DIM, x), anisotropy(methods[m], DIM), 1e-11);
@@ -103,10 +103,11 @@ static void test_integrals(void) {
     static const struct {
         const char *mmd, *ksd, *kl;
         zonal_kernel_spec spec;
-    } cases[] = {{"mmd-heat", "ksd-heat", NULL, {.family = ZONAL_HEAT, .parameter = {5. / DIM, 0}}},
-                 {NULL, NULL, "kl-heat", {.family = ZONAL_HEAT, .parameter = {2. / DIM, 0}}},
-                 {"mmd-induced", "ksd-induced", "kl-induced", {.family = ZONAL_INDUCED}},
-                 {"mmd-poisson", "ksd-poisson", "kl-poisson", {.family = ZONAL_POISSON}}};
+    } cases[] = {
+        {"mmd-heat", "ksd-heat", NULL, {.family = ZONAL_FAMILY_HEAT, .parameter = {5. / DIM, 0}}},
+        {NULL, NULL, "kl-heat", {.family = ZONAL_FAMILY_HEAT, .parameter = {2. / DIM, 0}}},
+        {"mmd-induced", "ksd-induced", "kl-induced", {.family = ZONAL_FAMILY_INDUCED}},
+        {"mmd-poisson", "ksd-poisson", "kl-poisson", {.family = ZONAL_FAMILY_POISSON}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         zonal_kernel *kernel;
         zonal_kernel_constants constants;

@@ -125,7 +125,7 @@ static void check_projections(zonal_dtype dtype) {
     zonal_objective_parts loss;
     float *z = NULL;
     if (!prepare(&s, "mmd-heat", dtype)) return;
-    s.options.objective.loss.precision = ZONAL_FP32;
+    s.options.objective.loss.precision = ZONAL_PRECISION_FP32;
     if (CHECK_OK(zonal__trainer_create(&s.options, &t)) && make_steps(t, 2) &&
         CHECK(zonal__trainer_views(t) == 4 && zonal__trainer_steps_per_epoch(t) == 4) &&
         CHECK_OK(zonal__trainer_metrics(t, &m)) &&

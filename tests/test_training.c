@@ -201,7 +201,7 @@ static zonal_status make_reference(const golden_training *golden, reference *r) 
     ZONAL_TRY(zonal__run_create(r->model, &run, &r->run));
     ZONAL_TRY(zonal_objective_defaults("mmd-heat", &options));
     options.loss.implementation = ZONAL_IMPLEMENTATION_REF;
-    options.loss.precision = ZONAL_FP32;
+    options.loss.precision = ZONAL_PRECISION_FP32;
     int dim = r->model->graph.projection_dim;
     ZONAL_TRY(zonal_objective_create(&options, VIEWS, VIEWS, BATCH, dim, &r->objective));
     ZONAL_TRY(ZONAL_NEW(&r->pictures, VIEWS * view_size(golden), "pictures"));

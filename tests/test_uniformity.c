@@ -44,8 +44,10 @@ static void check_uniform(double *p, int replicates, const char *test, int64_t n
 }
 
 static void calibrate(int64_t n, int64_t d, int replicates) {
-    zonal__problem problem = {
-        .rows = n, .dim = d, .precision = ZONAL_FP32, .threads = zonal__backend_threads(0)};
+    zonal__problem problem = {.rows = n,
+                              .dim = d,
+                              .precision = ZONAL_PRECISION_FP32,
+                              .threads = zonal__backend_threads(0)};
     float *x = malloc((size_t)(n * d) * sizeof *x);
     double *row = malloc((size_t)d * sizeof *row), t[ZONAL_UNIFORMITY_TESTS];
     double *p = malloc((size_t)(ZONAL_UNIFORMITY_TESTS * replicates) * sizeof *p);

@@ -40,12 +40,12 @@ extern "C" {
 #endif
 
 typedef enum zonal_family {
-    ZONAL_HEAT = 0,
-    ZONAL_BAND = 1,
-    ZONAL_INDUCED = 2,
-    ZONAL_POISSON = 3,
-    ZONAL_CHORDAL = 4,
-    ZONAL_SPECTRUM = 5
+    ZONAL_FAMILY_HEAT = 0,
+    ZONAL_FAMILY_BAND = 1,
+    ZONAL_FAMILY_INDUCED = 2,
+    ZONAL_FAMILY_POISSON = 3,
+    ZONAL_FAMILY_CHORDAL = 4,
+    ZONAL_FAMILY_SPECTRUM = 5
 } zonal_family;
 
 /* A number that may go with the dimension: factor * d^power. {5, -1} is 5/d, {1, 1} is d. */

@@ -43,11 +43,11 @@ extern "C" {
 #endif
 
 typedef enum zonal_discrepancy {
-    ZONAL_MMD = 0,
-    ZONAL_KSD = 1,
-    ZONAL_KL = 2,
-    ZONAL_SUSREG = 3,
-    ZONAL_SIGREG = 4
+    ZONAL_DISCREPANCY_MMD = 0,
+    ZONAL_DISCREPANCY_KSD = 1,
+    ZONAL_DISCREPANCY_KL = 2,
+    ZONAL_DISCREPANCY_SUSREG = 3,
+    ZONAL_DISCREPANCY_SIGREG = 4
 } zonal_discrepancy;
 
 typedef enum zonal_device { ZONAL_DEVICE_CPU = 0, ZONAL_DEVICE_CUDA = 1 } zonal_device;
@@ -56,10 +56,10 @@ typedef enum zonal_device { ZONAL_DEVICE_CPU = 0, ZONAL_DEVICE_CUDA = 1 } zonal_
  * multiply in single precision and evaluate kernels and sums in double; tf32 and bf16 are CUDA's.
  */
 typedef enum zonal_precision {
-    ZONAL_DOUBLE = 0,
-    ZONAL_FP32 = 1,
-    ZONAL_TF32 = 2,
-    ZONAL_BF16 = 3
+    ZONAL_PRECISION_DOUBLE = 0,
+    ZONAL_PRECISION_FP32 = 1,
+    ZONAL_PRECISION_TF32 = 2,
+    ZONAL_PRECISION_BF16 = 3
 } zonal_precision;
 
 /* The element type of rows and gradients on CUDA; accumulation is in fp32 or better for all. */
@@ -137,10 +137,10 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_create(const zonal_loss_options
 ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
 
 /* Computes *value and, unless gradient is NULL, the gradient of *value with respect to x.
- *   x, gradient   [batch][dim], rows contiguous, float for ZONAL_FP32, double for ZONAL_DOUBLE;
- *                 must not overlap
- * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
- * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. */
+ *   x, gradient   [batch][dim], rows contiguous, float for ZONAL_PRECISION_FP32, double for
+ * ZONAL_PRECISION_DOUBLE; must not overlap A row that is zero or not finite is ZONAL_NUMERIC, and
+ * the sentence names it; *value is then NaN and the gradient unspecified. Chordal has no gradient:
+ * ZONAL_ARGUMENT. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 

@@ -61,7 +61,7 @@ typedef struct zonal_uniformity_options {
     int64_t pair_limit; /* rows beyond which pairs are not looked at; 0: 20,000 */
     double level;       /* of the verdict's tests, shared among them; 0: .01 */
     int unit_rows;
-    zonal_precision precision; /* of x: ZONAL_DOUBLE or ZONAL_FP32 */
+    zonal_precision precision; /* of x: ZONAL_PRECISION_DOUBLE or ZONAL_PRECISION_FP32 */
     int threads;               /* 0: one for each processor; more than 4 for each are not taken */
     /* Called from time to time with the share done; a non-zero return stops with ZONAL_CANCELLED.
      */

@@ -8,11 +8,11 @@
  * functions, sliced tables) must outlive the work.
  *
  * Common to all operations on rows: x is [rows][dim] of the problem's precision (float for
- * ZONAL_FP32, double for ZONAL_DOUBLE). With unit_rows = 0 rows are normalised first and gradients
- * go back through that: (g - (g.x) x)/|z|. With unit_rows = 1 rows are taken as they are (a norm
- * off 1 by more than 1e-3 is an error) and gradients are still made tangent. A zero or non-finite
- * row is ZONAL_NUMERIC with a sentence that gives the row's number. Norms are computed so that they
- * neither overflow nor underflow.
+ * ZONAL_PRECISION_FP32, double for ZONAL_PRECISION_DOUBLE). With unit_rows = 0 rows are normalised
+ * first and gradients go back through that: (g - (g.x) x)/|z|. With unit_rows = 1 rows are taken as
+ * they are (a norm off 1 by more than 1e-3 is an error) and gradients are still made tangent. A
+ * zero or non-finite row is ZONAL_NUMERIC with a sentence that gives the row's number. Norms are
+ * computed so that they neither overflow nor underflow.
  *
  * "factor" multiplies the gradient; gradient may be NULL (value only). Gradients are overwritten.
  */

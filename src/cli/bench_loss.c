@@ -7,13 +7,13 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/on_device.h"
 #include "cli/peer.h"
 #include "cli/timing.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "train/method_options.h"
 
 enum { MOST_BATCHES = 16, MOST_METHODS = 20, MOST_ROWS = MOST_BATCHES * MOST_METHODS };
 
@@ -132,17 +132,17 @@ static zonal_status execute(void *context, int run) {
 static double count_gflop(const zonal_loss_options *loss, const zonal_plan_info *info, int64_t b,
                           int64_t d) {
     double pairs = (double)b * (double)b * (double)d;
-    if (loss->discrepancy >= ZONAL_SUSREG)
+    if (loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG)
         return 4e-9 * (double)b * (double)d * (double)loss->sliced.slices;
     if (info->implementation == ZONAL_IMPLEMENTATION_MOMENTS)
         return 3e-9 * (double)b * (double)d * (double)d;
-    return (loss->discrepancy == ZONAL_KL ? 6e-9 : 4e-9) * pairs;
+    return (loss->discrepancy == ZONAL_DISCREPANCY_KL ? 6e-9 : 4e-9) * pairs;
 }
 
 /* Normal rows of the precision asked for; they are normalised inside, as in training. */
 static zonal_status draw_rows(int64_t n, int64_t d, zonal_precision precision, void **out) {
     const zonal__random random = {.stream = ZONAL__STREAM_UNIFORM};
-    int is_double = precision == ZONAL_DOUBLE;
+    int is_double = precision == ZONAL_PRECISION_DOUBLE;
     double *line;
     zonal_status status;
     ZONAL_TRY(zonal__alloc(n * d, is_double ? sizeof(double) : sizeof(float), "the rows", out));
@@ -162,7 +162,7 @@ static zonal_status draw_rows(int64_t n, int64_t d, zonal_precision precision, v
 
 static zonal_status time_loss(const settings *s, const zonal_loss_options *loss, row *r) {
     int64_t n = r->batch, d = s->dim;
-    size_t size = loss->precision == ZONAL_DOUBLE ? sizeof(double) : sizeof(float);
+    size_t size = loss->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
     void *x = NULL, *gradient = NULL;
     zonal_plan *plan = NULL;
     zonal_plan_info info;
@@ -171,12 +171,12 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
     ZONAL_TRY_GOTO(status, done, zonal_plan_create(loss, n, d, &plan));
     zonal_plan_info_get(plan, &info);
     r->gflop = count_gflop(loss, &info, n, d);
-    r->implementation = loss->discrepancy >= ZONAL_SUSREG
+    r->implementation = loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG
                             ? "slices"
                             : zonal__implementation_words[info.implementation];
     ZONAL_TRY_GOTO(status, done, draw_rows(n, d, loss->precision, &x));
     if (loss->device == ZONAL_DEVICE_CUDA) {
-        zonal__cli_rows rows = {n, d, ZONAL_FP32, x};
+        zonal__cli_rows rows = {n, d, ZONAL_PRECISION_FP32, x};
         double us = 0;
         status = zonal__cli_time_on_gpu(plan, &rows, &us, &r->runs);
         r->ms = r->least_ms = us / 1e3;
@@ -365,10 +365,11 @@ static zonal_status split_methods(session *e, const char *text) {
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--method takes at most %d names", MOST_METHODS);
         if (comma) *comma = '\0';
         ZONAL_TRY(zonal_loss_defaults(rest, &loss)); /* an unknown name, before any work */
-        if (loss.kernel.family == ZONAL_SPECTRUM || loss.kernel.family == ZONAL_CHORDAL)
+        if (loss.kernel.family == ZONAL_FAMILY_SPECTRUM ||
+            loss.kernel.family == ZONAL_FAMILY_CHORDAL)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--method %s cannot be timed: %s", rest,
-                              loss.kernel.family == ZONAL_CHORDAL ? "it has no gradient"
-                                                                  : "it needs a spectrum");
+                              loss.kernel.family == ZONAL_FAMILY_CHORDAL ? "it has no gradient"
+                                                                         : "it needs a spectrum");
         e->method[e->methods++] = rest;
         rest = comma ? comma + 1 : NULL;
     }

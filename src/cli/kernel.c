@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "report/svg.h"
+#include "train/method_options.h"
 
 typedef struct settings {
     int family;
@@ -140,7 +140,7 @@ static zonal_status portrait_init(portrait *p, zonal_family family,
     double *weights;
     zonal_status status;
     *p = (portrait){.spec = {.family = family}, .dim = dim, .points = points};
-    ZONAL_TRY(zonal__kernel_settings_apply(kernel, dim, ZONAL_MMD, &p->spec, &weights));
+    ZONAL_TRY(zonal__kernel_settings_apply(kernel, dim, ZONAL_DISCREPANCY_MMD, &p->spec, &weights));
     zonal__kernel_describe(&p->spec, dim, p->parameter, sizeof p->parameter);
     status = create_kernel(p);
     zonal__free(weights);
@@ -334,17 +334,17 @@ static zonal_status draw_figure(const settings *s) {
         zonal_family family;
         double t;
         const char *name;
-    } list[] = {{ZONAL_HEAT, 4, "heat, t = 4/d"},
-                {ZONAL_HEAT, 5, "heat, t = 5/d"},
-                {ZONAL_HEAT, 6, "heat, t = 6/d"},
-                {ZONAL_BAND, 0, "bandlimited, L = 2"},
-                {ZONAL_INDUCED, 0, "induced by SUSReg"}};
+    } list[] = {{ZONAL_FAMILY_HEAT, 4, "heat, t = 4/d"},
+                {ZONAL_FAMILY_HEAT, 5, "heat, t = 5/d"},
+                {ZONAL_FAMILY_HEAT, 6, "heat, t = 6/d"},
+                {ZONAL_FAMILY_BAND, 0, "bandlimited, L = 2"},
+                {ZONAL_FAMILY_INDUCED, 0, "induced by SUSReg"}};
     enum { COUNT = sizeof list / sizeof list[0] };
     portrait portraits[COUNT] = {{0}};
     zonal__svg_series series[COUNT];
     zonal_status status = ZONAL_OK;
     for (int i = 0; i < COUNT && status == ZONAL_OK; i++) {
-        zonal__kernel_settings kernel = {.parameter = {[ZONAL_HEAT] = {list[i].t, -1}}};
+        zonal__kernel_settings kernel = {.parameter = {[ZONAL_FAMILY_HEAT] = {list[i].t, -1}}};
         status = portrait_init(&portraits[i], list[i].family, &kernel, s->dim, s->points);
         series[i] = (zonal__svg_series){
             .name = list[i].name, .count = s->points, .x = portraits[i].c, .y = portraits[i].phi};

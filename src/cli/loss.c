@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/on_device.h"
 #include "cli/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/npy.h"
+#include "train/method_options.h"
 
 typedef struct settings {
     const char *method, *grad;
@@ -75,19 +75,20 @@ typedef struct result {
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static int is_sliced(const result *r) {
-    return r->loss.discrepancy >= ZONAL_SUSREG;
+    return r->loss.discrepancy >= ZONAL_DISCREPANCY_SUSREG;
 }
 
 static const char *estimator_name(const result *r) {
     zonal_estimator estimator = r->loss.estimator;
     if (estimator == ZONAL_ESTIMATOR_AUTO)
-        estimator = r->loss.discrepancy == ZONAL_KL ? ZONAL_ESTIMATOR_U : ZONAL_ESTIMATOR_V;
+        estimator =
+            r->loss.discrepancy == ZONAL_DISCREPANCY_KL ? ZONAL_ESTIMATOR_U : ZONAL_ESTIMATOR_V;
     return zonal__estimator_words[estimator];
 }
 
 static void put_parameter(zonal__json *json, const result *r) {
     const zonal_kernel_spec *kernel = &r->loss.kernel;
-    if (r->loss.discrepancy == ZONAL_SIGREG) return;
+    if (r->loss.discrepancy == ZONAL_DISCREPANCY_SIGREG) return;
     zonal__json_key_text(json, "kernel", zonal_family_name(kernel->family));
     zonal__kernel_put_json(kernel, json);
 }
@@ -123,7 +124,7 @@ static zonal_status print_json(const settings *s, const result *r) {
         put_sliced(&json, r, s->how.step);
     else
         zonal__json_key_text(&json, "estimator", estimator_name(r));
-    if (r->loss.discrepancy == ZONAL_KL)
+    if (r->loss.discrepancy == ZONAL_DISCREPANCY_KL)
         zonal__json_key_text(&json, "kl_norm", zonal__kl_norm_words[r->loss.kl_norm]);
     zonal__json_key_text(&json, "device", zonal__device_words[r->loss.device]);
     zonal__json_key_text(&json, "precision", zonal__precision_words[r->loss.precision]);
@@ -144,7 +145,8 @@ static zonal_status print_json(const settings *s, const result *r) {
 /* The mean of the value over uniform batches, where it is known: 1/n for V, 0 for U. */
 static int expected_value(const result *r, double *out) {
     int factor = is_sliced(r) && r->loss.sliced.times_n;
-    if (r->loss.discrepancy == ZONAL_KL || r->loss.discrepancy == ZONAL_SIGREG ||
+    if (r->loss.discrepancy == ZONAL_DISCREPANCY_KL ||
+        r->loss.discrepancy == ZONAL_DISCREPANCY_SIGREG ||
         (is_sliced(r) && !r->loss.sliced.collapse_normalised))
         return 0;
     *out = !is_sliced(r) && r->loss.estimator == ZONAL_ESTIMATOR_U ? 0
@@ -161,7 +163,7 @@ static void print_text(const settings *s, const result *r) {
     printf("%s: %lld rows in %lld dimensions\n", zonal__cli_plain(r->path).text, (long long)r->rows,
            (long long)r->dim);
     printf("  method     %s", s->method);
-    if (r->loss.discrepancy != ZONAL_SIGREG && parameter[0]) printf(", %s", parameter);
+    if (r->loss.discrepancy != ZONAL_DISCREPANCY_SIGREG && parameter[0]) printf(", %s", parameter);
     if (is_sliced(r))
         printf(", %lld slice%s, %d knots", (long long)r->loss.sliced.slices,
                zonal__text_plural(r->loss.sliced.slices), r->loss.sliced.knots);
@@ -190,7 +192,7 @@ static zonal_status write_gradient(zonal__file *file, const zonal__cli_rows *row
                                    const void *gradient) {
     int64_t count = rows->n * rows->d;
     double chunk[512];
-    if (rows->precision == ZONAL_DOUBLE)
+    if (rows->precision == ZONAL_PRECISION_DOUBLE)
         return zonal__file_write(file, gradient, (size_t)count * sizeof(double));
     for (int64_t i = 0; i < count; i += 512) {
         int64_t n = count - i < 512 ? count - i : 512;
@@ -205,7 +207,7 @@ static zonal_status write_gradient(zonal__file *file, const zonal__cli_rows *row
 static zonal_status execute_with_gradient(zonal_plan *plan, zonal_device device,
                                           const zonal__cli_rows *rows, const char *path,
                                           double *value) {
-    size_t size = rows->precision == ZONAL_DOUBLE ? sizeof(double) : sizeof(float);
+    size_t size = rows->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
     zonal__file *file = NULL;
     void *gradient;
     zonal_status status;
@@ -238,7 +240,7 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
     double *weights = NULL;
     zonal_status status;
     ZONAL_TRY(zonal__cli_load(
-        path, r->loss.precision == ZONAL_DOUBLE ? ZONAL__LOAD_DOUBLE : ZONAL__LOAD_FLOAT,
+        path, r->loss.precision == ZONAL_PRECISION_DOUBLE ? ZONAL__LOAD_DOUBLE : ZONAL__LOAD_FLOAT,
         s->quiet || s->json, &rows));
     r->path = path;
     r->rows = rows.n;
@@ -256,14 +258,15 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
 
 /* t = k/d was tuned at d = 256; what matters is its place beside log(d)/d. */
 static void hint_at_scale(const settings *s, const result *r) {
-    const zonal__scale *t = &s->kernel.parameter[ZONAL_HEAT];
+    const zonal__scale *t = &s->kernel.parameter[ZONAL_FAMILY_HEAT];
     int over_d = t->power < 0 || t->factor == 0; /* so written, or the default */
     double d = (double)r->dim;
-    if (r->loss.kernel.family != ZONAL_HEAT || !over_d || (r->dim >= 128 && r->dim <= 512)) return;
+    if (r->loss.kernel.family != ZONAL_FAMILY_HEAT || !over_d || (r->dim >= 128 && r->dim <= 512))
+        return;
     zonal__cli_say("hint: t = %.3g/d at d = %lld; the heat kernel's critical scale is log(d)/d: "
                    "%.3g/d here, 5.55/d at d = 256, where %g/d was tuned",
                    r->loss.kernel.parameter.factor * d, (long long)r->dim, log(d),
-                   zonal__families[ZONAL_HEAT].initial(256, r->loss.discrepancy).factor);
+                   zonal__families[ZONAL_FAMILY_HEAT].initial(256, r->loss.discrepancy).factor);
 }
 
 static void hint_at_unused(const settings *s, const zonal__options *options, const result *r) {

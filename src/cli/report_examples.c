@@ -10,9 +10,9 @@
 
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
-#include "cli/training.h"
 #include "core/memory.h"
 #include "eval/retrieval.h"
+#include "train/training.h"
 #include "zonal/uniformity.h"
 
 enum {
@@ -242,7 +242,7 @@ static zonal_status search_images(search *s, zonal__gallery *gallery) {
 
 static zonal_status find_degrees(int64_t count, int64_t dim, const float *projections,
                                  zonal__report_run *run) {
-    const zonal_uniformity_options options = {.precision = ZONAL_FP32};
+    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
     zonal_uniformity_report found;
     if (run->degrees > 0) return ZONAL_OK;
     ZONAL_TRY(zonal_uniformity_run(&options, count, dim, projections, &found));

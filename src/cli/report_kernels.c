@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/training.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "train/training.h"
 
 enum { DRAWS = 4 };
 static const double most_work = 2e9; /* rows^2 x dim of a simulated batch: a few seconds */
@@ -40,7 +40,7 @@ static zonal_status simulate(const zonal_loss_options *given, int64_t batch, int
     zonal_plan *plan;
     double *rows, value, sum = 0;
     zonal_status status;
-    loss.precision = ZONAL_DOUBLE;
+    loss.precision = ZONAL_PRECISION_DOUBLE;
     ZONAL_TRY(zonal_plan_create(&loss, batch, dim, &plan));
     status = ZONAL_NEW(&rows, batch * dim, "uniform points");
     for (uint32_t draw = 0; draw < DRAWS && status == ZONAL_OK; draw++) {
@@ -62,12 +62,12 @@ static zonal_status find_level(const zonal_loss_options *loss, int64_t batch, in
     *level = NAN;
     if (loss->raw_value || batch < 3) return ZONAL_OK;
     switch (loss->discrepancy) {
-    case ZONAL_KL:
+    case ZONAL_DISCREPANCY_KL:
         if ((double)batch * (double)batch * (double)dim > most_work) return ZONAL_OK;
         return simulate(loss, batch, dim, level);
-    case ZONAL_SIGREG:
+    case ZONAL_DISCREPANCY_SIGREG:
         return ZONAL_OK;
-    case ZONAL_SUSREG:
+    case ZONAL_DISCREPANCY_SUSREG:
         if (loss->sliced.times_n || !loss->sliced.collapse_normalised) return ZONAL_OK;
         break;
     default:
@@ -84,7 +84,8 @@ static zonal_status describe(const zonal__training *t, zonal__report_kernel *out
     out->selectivity = t->weight.selectivity > 0 ? t->weight.selectivity : NAN;
     ZONAL_TRY(find_level(loss, t->settings.batch, dim, &out->uniform));
     /* SIGReg is a test in R^d: it has no kernel on the sphere. */
-    return loss->discrepancy == ZONAL_SIGREG ? ZONAL_OK : make_profile(&loss->kernel, dim, out);
+    return loss->discrepancy == ZONAL_DISCREPANCY_SIGREG ? ZONAL_OK
+                                                         : make_profile(&loss->kernel, dim, out);
 }
 
 static zonal_status make_kernel(const zonal__report_run *run, zonal__report_kernel *out) {

@@ -16,7 +16,7 @@ static zonal_status read_all(const zonal__npy *npy, int quiet, zonal__cli_rows *
     for (int64_t first = 0; first < npy->rows && status == ZONAL_OK; first += step) {
         int64_t count = npy->rows - first < step ? npy->rows - first : step;
         int64_t at = first * npy->cols;
-        status = rows->precision == ZONAL_DOUBLE
+        status = rows->precision == ZONAL_PRECISION_DOUBLE
                      ? zonal__npy_read_f8(npy, first, count, (double *)rows->x + at)
                      : zonal__npy_read_f4(npy, first, count, (float *)rows->x + at);
         zonal__progress_update(&progress, first + count);
@@ -34,7 +34,7 @@ zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
                     (type == ZONAL__LOAD_AS_STORED && npy.header.type == ZONAL__NPY_F8);
     rows->n = npy.rows;
     rows->d = npy.cols;
-    rows->precision = as_double ? ZONAL_DOUBLE : ZONAL_FP32;
+    rows->precision = as_double ? ZONAL_PRECISION_DOUBLE : ZONAL_PRECISION_FP32;
     zonal_status status = zonal__alloc(npy.rows * npy.cols, as_double ? 8 : 4, path, &rows->x);
     if (status == ZONAL_OK) status = read_all(&npy, quiet, rows);
     if (status != ZONAL_OK) {

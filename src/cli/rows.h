@@ -15,7 +15,7 @@ typedef enum zonal__load_type {
 
 typedef struct zonal__cli_rows {
     int64_t n, d;
-    zonal_precision precision; /* ZONAL_DOUBLE or ZONAL_FP32 */
+    zonal_precision precision; /* ZONAL_PRECISION_DOUBLE or ZONAL_PRECISION_FP32 */
     void *x;                   /* [n][d]; release with zonal__free */
 } zonal__cli_rows;
 

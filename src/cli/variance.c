@@ -18,13 +18,13 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "report/svg.h"
+#include "train/method_options.h"
 
 enum { MOST_BATCHES = 8, MOST_COUNTS = 24 };
 
@@ -224,7 +224,7 @@ static zonal_status replicate(bench *b, experiment *e, int index) {
 }
 
 static zonal_status closed_form(const experiment *e, int64_t rows, double *out) {
-    const zonal_kernel_spec spec = {.family = ZONAL_INDUCED, .parameter = {e->scale, 0}};
+    const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_INDUCED, .parameter = {e->scale, 0}};
     zonal_kernel_constants constants;
     zonal_kernel *kernel;
     double b = (double)rows, sum = 0;

@@ -128,12 +128,12 @@ zonal_status zonal__meters_run(const zonal_uniformity_options *options, int64_t 
     zonal_uniformity_options fp32 = *options;
     zonal__problem problem = {.rows = n,
                               .dim = d,
-                              .precision = ZONAL_FP32,
+                              .precision = ZONAL_PRECISION_FP32,
                               .unit_rows = options->unit_rows,
                               .threads = zonal__backend_threads(options->threads)};
     memset(meters, 0, sizeof *meters);
     meters->alignment = meters->uniformity = NAN;
-    fp32.precision = ZONAL_FP32;
+    fp32.precision = ZONAL_PRECISION_FP32;
     ZONAL_TRY(zonal_uniformity_run(&fp32, n, d, x, &meters->report));
     if (!meters->report.skipped[0]) ZONAL_TRY(measure_uniformity(&problem, x, &meters->uniformity));
     if (other) ZONAL_TRY(measure_alignment(&problem, x, other, &meters->alignment));

@@ -42,10 +42,11 @@ static zonal_status check_spec(const zonal_kernel_spec *spec, int64_t dim, zonal
                           "the %s kernel is not given by weights, so there is "
                           "nothing to leave multiplicities out of",
                           family->name);
-    *kernel = (zonal_kernel){.spec = *spec,
-                             .family = family,
-                             .dim = dim,
-                             .parameter = zonal__family_parameter(spec, dim, ZONAL_MMD)};
+    *kernel =
+        (zonal_kernel){.spec = *spec,
+                       .family = family,
+                       .dim = dim,
+                       .parameter = zonal__family_parameter(spec, dim, ZONAL_DISCREPANCY_MMD)};
     ZONAL_TRY(check_parameter(family, kernel->parameter));
     return family->check ? family->check(spec) : ZONAL_OK;
 }

@@ -19,13 +19,13 @@ enum { METHODS = 3 * ZONAL__FAMILIES + 2 }; /* at most */
  * induced kernel's. Returns how many there are. */
 static int list_methods(named_loss list[METHODS]) {
     int count = 0;
-    for (int d = ZONAL_MMD; d <= ZONAL_KL; d++)
+    for (int d = ZONAL_DISCREPANCY_MMD; d <= ZONAL_DISCREPANCY_KL; d++)
         for (int f = 0; f < ZONAL__FAMILIES; f++)
             if (zonal__families[f].method[d])
                 list[count++] = (named_loss){zonal__families[f].method[d], (zonal_discrepancy)d,
                                              (zonal_family)f};
-    list[count++] = (named_loss){"susreg", ZONAL_SUSREG, ZONAL_INDUCED};
-    list[count++] = (named_loss){"sigreg", ZONAL_SIGREG, ZONAL_INDUCED};
+    list[count++] = (named_loss){"susreg", ZONAL_DISCREPANCY_SUSREG, ZONAL_FAMILY_INDUCED};
+    list[count++] = (named_loss){"sigreg", ZONAL_DISCREPANCY_SIGREG, ZONAL_FAMILY_INDUCED};
     return count;
 }
 
@@ -44,12 +44,12 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
     for (int i = 0; i < count; i++) {
         names[i] = methods[i].name;
         if (strcmp(method, methods[i].name) != 0) continue;
-        int sliced = methods[i].discrepancy >= ZONAL_SUSREG;
-        int lejepa = methods[i].discrepancy == ZONAL_SIGREG;
+        int sliced = methods[i].discrepancy >= ZONAL_DISCREPANCY_SUSREG;
+        int lejepa = methods[i].discrepancy == ZONAL_DISCREPANCY_SIGREG;
         *options = (zonal_loss_options){
             .discrepancy = methods[i].discrepancy,
             .kernel = {.family = methods[i].family},
-            .precision = ZONAL_FP32,
+            .precision = ZONAL_PRECISION_FP32,
         };
         if (sliced)
             options->sliced = (zonal_sliced_options){.slices = 1024,

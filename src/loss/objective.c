@@ -20,7 +20,7 @@ zonal_status zonal_objective_defaults(const char *method, zonal_objective_option
     ZONAL_NEED(options, "options");
     *options = (zonal_objective_options){0};
     ZONAL_TRY(zonal_loss_defaults(method, &options->loss));
-    options->lambda = options->loss.discrepancy == ZONAL_KL ? 0.5 : 0.05;
+    options->lambda = options->loss.discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
     return ZONAL_OK;
 }
 
@@ -79,9 +79,9 @@ static zonal_status choose_gain(const zonal_objective_options *options, int64_t 
         info->gain = unit_selectivity / options->gain_value;
         break;
     default:
-        if (kind == ZONAL_SIGREG)
+        if (kind == ZONAL_DISCREPANCY_SIGREG)
             info->gain = 1;
-        else if (kind != ZONAL_KL)
+        else if (kind != ZONAL_DISCREPANCY_KL)
             info->gain = (double)batch;
         else /* KL works best just above the threshold: 1.15 f*, in the window 1.0 to 1.4 */
             info->gain = threshold > 0 ? 1.15 * threshold : 1;
@@ -101,10 +101,10 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
     zonal_plan_info loss;
     zonal_plan_info_get(plan, &loss);
     /* the plan's numbers are those of the normalised discrepancy */
-    scale =
-        (options->loss.raw_value ? loss.norm : 1) *
-        (options->loss.discrepancy == ZONAL_SUSREG && options->loss.sliced.times_n ? (double)batch
-                                                                                   : 1);
+    scale = (options->loss.raw_value ? loss.norm : 1) *
+            (options->loss.discrepancy == ZONAL_DISCREPANCY_SUSREG && options->loss.sliced.times_n
+                 ? (double)batch
+                 : 1);
     double v = (double)views, g = (double)global_views;
     *info = (zonal_objective_info){.k = 1 + (v - 2 * g) / (g * v),
                                    .anisotropy = scale * loss.anisotropy};
@@ -145,7 +145,7 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     ZONAL_TRY(weigh(&objective->options, objective->plan, objective->views, objective->global_views,
                     objective->batch, objective->dim, &objective->info));
     zonal__problem problem = *zonal__plan_problem(objective->plan);
-    problem.raw_rows = loss->discrepancy == ZONAL_SIGREG;
+    problem.raw_rows = loss->discrepancy == ZONAL_DISCREPANCY_SIGREG;
     problem.views = objective->views;
     problem.global_views = objective->global_views;
     problem.lambda = objective->options.lambda;
@@ -194,7 +194,7 @@ void zonal_objective_destroy(zonal_objective *objective) {
 }
 
 static void scale_rows(zonal_precision precision, int64_t n, double factor, void *x) {
-    if (precision == ZONAL_FP32)
+    if (precision == ZONAL_PRECISION_FP32)
         for (int64_t i = 0; i < n; i++) ((float *)x)[i] *= (float)factor;
     else
         for (int64_t i = 0; i < n; i++) ((double *)x)[i] *= factor;
@@ -204,7 +204,8 @@ static zonal_status execute_views(zonal_objective *objective, const void *z,
                                   zonal_objective_parts *parts, void *gradient) {
     int64_t count = objective->batch * objective->dim;
     zonal_precision precision = objective->options.loss.precision;
-    size_t view_bytes = (size_t)count * (precision == ZONAL_FP32 ? sizeof(float) : sizeof(double));
+    size_t view_bytes =
+        (size_t)count * (precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double));
     double lambda = objective->options.lambda, sum = 0, inverse = 1 / (double)objective->views;
     *parts = (zonal_objective_parts){.total = NAN,
                                      .invariance = NAN,

@@ -22,18 +22,19 @@ struct zonal_plan {
 };
 
 static int is_sliced(const zonal_loss_options *options) {
-    return options->discrepancy == ZONAL_SUSREG || options->discrepancy == ZONAL_SIGREG;
+    return options->discrepancy == ZONAL_DISCREPANCY_SUSREG ||
+           options->discrepancy == ZONAL_DISCREPANCY_SIGREG;
 }
 
 static zonal_status check(const zonal_loss_options *options, int64_t batch, int64_t dim) {
-    int kl = options->discrepancy == ZONAL_KL;
+    int kl = options->discrepancy == ZONAL_DISCREPANCY_KL;
     int64_t least = kl && options->estimator != ZONAL_ESTIMATOR_V ? 3 : 2;
-    if ((unsigned)options->discrepancy > ZONAL_SIGREG)
+    if ((unsigned)options->discrepancy > ZONAL_DISCREPANCY_SIGREG)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no discrepancy %d", (int)options->discrepancy);
     if ((unsigned)options->estimator > ZONAL_ESTIMATOR_U ||
         (unsigned)options->kl_norm > ZONAL_KL_NORM_PAPER ||
         (unsigned)options->device > ZONAL_DEVICE_CUDA ||
-        (unsigned)options->precision > ZONAL_BF16 ||
+        (unsigned)options->precision > ZONAL_PRECISION_BF16 ||
         (unsigned)options->implementation > ZONAL_IMPLEMENTATION_MOMENTS)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "there is no estimator %d, KL norm %d, device %d, precision %d or "
@@ -47,10 +48,11 @@ static zonal_status check(const zonal_loss_options *options, int64_t batch, int6
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)dim);
     int cuda = options->device == ZONAL_DEVICE_CUDA;
-    if (!cuda && options->precision != ZONAL_DOUBLE && options->precision != ZONAL_FP32)
+    if (!cuda && options->precision != ZONAL_PRECISION_DOUBLE &&
+        options->precision != ZONAL_PRECISION_FP32)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "tf32 and bf16 are CUDA precisions; on the CPU use double or fp32");
-    if (cuda && options->precision == ZONAL_DOUBLE)
+    if (cuda && options->precision == ZONAL_PRECISION_DOUBLE)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "double is a precision of the CPU; on CUDA use fp32, tf32 or bf16");
     if (cuda && !zonal__backend_cuda()) return zonal_last_error()->status;
@@ -102,7 +104,8 @@ static zonal_status build_pairs(zonal_plan *plan) {
     ZONAL_TRY(zonal__profile_init(plan->kernel, options->discrepancy, options->precision,
                                   &plan->profile));
     plan->info.norm = plan->profile.norm;
-    plan->info.bias = options->discrepancy == ZONAL_MMD ? (double)expl(plan->kernel->log_a0) : 0;
+    plan->info.bias =
+        options->discrepancy == ZONAL_DISCREPANCY_MMD ? (double)expl(plan->kernel->log_a0) : 0;
     plan->info.slope = plan->profile.slope;
     plan->info.anisotropy =
         zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
@@ -141,12 +144,12 @@ static zonal_status build_kl(zonal_plan *plan) {
     const zonal__family *family = zonal__family_of(options->kernel.family);
     if (!family) return zonal_last_error()->status;
     if (options->kernel.parameter.factor == 0 && family->initial)
-        options->kernel.parameter = family->initial(plan->dim, ZONAL_KL);
+        options->kernel.parameter = family->initial(plan->dim, ZONAL_DISCREPANCY_KL);
     options->kernel.log_profile = 1;
     ZONAL_TRY(zonal_kernel_create(&options->kernel, plan->dim, &plan->kernel));
     ZONAL_TRY(choose(plan, 0));
     const zonal__fit *log_phi = plan->kernel->log_phi;
-    if (options->precision != ZONAL_DOUBLE) {
+    if (options->precision != ZONAL_PRECISION_DOUBLE) {
         ZONAL_TRY(zonal__profile_fit_log(plan->kernel, &plan->log_phi));
         log_phi = plan->log_phi;
     }
@@ -175,7 +178,7 @@ static zonal_status build_kl(zonal_plan *plan) {
 /* The kernel of a sliced loss is the induced one, its limit. */
 static double sliced_scale(const zonal_plan *plan) {
     const zonal_kernel_spec *kernel = &plan->options.kernel;
-    if (kernel->family != ZONAL_INDUCED) return (double)plan->dim;
+    if (kernel->family != ZONAL_FAMILY_INDUCED) return (double)plan->dim;
     return zonal__family_parameter(kernel, plan->dim, plan->options.discrepancy);
 }
 
@@ -205,7 +208,7 @@ static zonal_status build(zonal_plan *plan) {
         .views = 1,
         .global_views = 1,
     };
-    if (options->discrepancy == ZONAL_KL)
+    if (options->discrepancy == ZONAL_DISCREPANCY_KL)
         ZONAL_TRY(build_kl(plan));
     else if (is_sliced(options))
         ZONAL_TRY(build_sliced(plan));

@@ -13,7 +13,7 @@ enum { MAX_TERMS = 4096 };
  */
 static double fit_tolerance(zonal_precision precision, double typical_slope, double slope) {
     const double best = 1e-19; /* the noise of long double samples; a few terms more cost nothing */
-    if (precision == ZONAL_DOUBLE) return best;
+    if (precision == ZONAL_PRECISION_DOUBLE) return best;
     return fmax(best, 1e-12 * fmin(1, fabs(typical_slope / slope)));
 }
 
@@ -56,11 +56,11 @@ zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy d
     zonal_kernel_constants_get(kernel, &constants);
     *profile = (zonal__profile){0};
     profile->psi.context = kernel;
-    profile->psi.value = discrepancy == ZONAL_MMD ? mmd_value : ksd_value;
-    profile->psi.slope = discrepancy == ZONAL_MMD ? mmd_slope : ksd_slope;
-    profile->norm = discrepancy == ZONAL_MMD ? constants.mmd_norm : constants.ksd_norm;
+    profile->psi.value = discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_value : ksd_value;
+    profile->psi.slope = discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_slope : ksd_slope;
+    profile->norm = discrepancy == ZONAL_DISCREPANCY_MMD ? constants.mmd_norm : constants.ksd_norm;
     if (kernel->family->endless_slope) {
-        if (discrepancy != ZONAL_MMD)
+        if (discrepancy != ZONAL_DISCREPANCY_MMD)
             return ZONAL_FAIL(ZONAL_ARGUMENT,
                               "the %s kernel has no finite slope at c = 1, so there is no KSD with "
                               "it; use mmd-%s",
@@ -85,7 +85,7 @@ void zonal__profile_fini(zonal__profile *profile) {
 
 double zonal__profile_share(const zonal_kernel *kernel, zonal_discrepancy discrepancy, int l) {
     if (l < 1 || l >= kernel->degrees) return 0;
-    if (discrepancy == ZONAL_MMD) return (double)(kernel->a[l] / kernel->one_minus_a0);
+    if (discrepancy == ZONAL_DISCREPANCY_MMD) return (double)(kernel->a[l] / kernel->one_minus_a0);
     /* sum over l of L_l a_l = (d-1) phi'(1) */
     return (double)(zonal__eigenvalue(l, kernel->dim) * kernel->a[l] /
                     ((long double)(kernel->dim - 1) * zonal__kernel_derivative(kernel, 1, 1)));

@@ -113,7 +113,7 @@ static zonal_status check_divisor(const zonal__sliced *sliced, double collapse, 
 
 zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_sliced_options *options,
                                 double scale, int64_t dim, zonal__sliced_tables *tables) {
-    int susreg = discrepancy == ZONAL_SUSREG;
+    int susreg = discrepancy == ZONAL_DISCREPANCY_SUSREG;
     zonal__sliced *sliced = &tables->sliced;
     *tables = (zonal__sliced_tables){0};
     if (scale == 0 || !susreg) scale = (double)dim;

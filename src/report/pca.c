@@ -21,7 +21,7 @@ static void gram(int64_t n, int64_t dim, const double *x, double *a) {
 
 static zonal_status eigenvalues(int64_t n, const double *a, double *value) {
     const zonal__operation_table *operation = zonal__backend_cpu()->operations[ZONAL__EIGENVALUES];
-    const zonal__problem problem = {.rows = n, .dim = n, .precision = ZONAL_DOUBLE};
+    const zonal__problem problem = {.rows = n, .dim = n, .precision = ZONAL_PRECISION_DOUBLE};
     zonal__work *work;
     zonal_status status;
     ZONAL_TRY(operation->create(&problem, &work));

@@ -8,7 +8,7 @@
 zonal_status zonal__meter_read(int64_t n, int64_t d, const float *z, int threads,
                                zonal__meter *meter) {
     const zonal_uniformity_options options = {
-        .pair_limit = 1, .precision = ZONAL_FP32, .threads = threads};
+        .pair_limit = 1, .precision = ZONAL_PRECISION_FP32, .threads = threads};
     zonal_uniformity_report report;
     double least = 0;
     *meter = (zonal__meter){0};

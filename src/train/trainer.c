@@ -109,7 +109,7 @@ static zonal_status make_objective(zonal__trainer *t) {
     const zonal__loader_options *loader = &t->options.loader;
     zonal_objective_options options = t->options.objective;
     options.loss.device = t->options.device;
-    options.loss.precision = ZONAL_FP32;
+    options.loss.precision = ZONAL_PRECISION_FP32;
     options.loss.dtype = on_cuda(t) ? t->options.network.dtype : ZONAL_DTYPE_AUTO;
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;

@@ -35,11 +35,12 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
                                zonal_discrepancy discrepancy, zonal_kernel_spec spec) {
     zonal__battery_test *test = &battery->test[battery->tests++];
     test->name = name;
-    test->narrow = spec.family == ZONAL_HEAT &&
+    test->narrow = spec.family == ZONAL_FAMILY_HEAT &&
                    spec.parameter.factor < NARROWEST * critical_time(battery) * (1 - 1e-12);
     ZONAL_TRY(zonal_kernel_create(&spec, battery->problem.dim, &test->kernel));
     /* Always the double fit: T of a narrow kernel is a sum of tiny numbers. */
-    ZONAL_TRY(zonal__profile_init(test->kernel, discrepancy, ZONAL_DOUBLE, &test->profile));
+    ZONAL_TRY(
+        zonal__profile_init(test->kernel, discrepancy, ZONAL_PRECISION_DOUBLE, &test->profile));
     ZONAL_TRY(zonal__law_of_kernel(test->kernel, discrepancy, &test->law));
     battery->psi[battery->tests - 3] = test->profile.psi;
     return ZONAL_OK;
@@ -47,21 +48,23 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
 
 static zonal_status add_kernels(zonal__battery *battery, double t) {
     double critical = critical_time(battery);
-    zonal_kernel_spec chordal = {.family = ZONAL_CHORDAL}, poisson = {.family = ZONAL_POISSON};
-    zonal_kernel_spec induced = {.family = ZONAL_INDUCED}, heat = {.family = ZONAL_HEAT};
-    ZONAL_TRY(add_kernel(battery, "gine", ZONAL_MMD, chordal));
-    ZONAL_TRY(add_kernel(battery, "poisson", ZONAL_MMD, poisson));
+    zonal_kernel_spec chordal = {.family = ZONAL_FAMILY_CHORDAL},
+                      poisson = {.family = ZONAL_FAMILY_POISSON};
+    zonal_kernel_spec induced = {.family = ZONAL_FAMILY_INDUCED},
+                      heat = {.family = ZONAL_FAMILY_HEAT};
+    ZONAL_TRY(add_kernel(battery, "gine", ZONAL_DISCREPANCY_MMD, chordal));
+    ZONAL_TRY(add_kernel(battery, "poisson", ZONAL_DISCREPANCY_MMD, poisson));
     heat.parameter.factor = 0.7 * critical;
-    ZONAL_TRY(add_kernel(battery, "heat-0.7", ZONAL_MMD, heat));
+    ZONAL_TRY(add_kernel(battery, "heat-0.7", ZONAL_DISCREPANCY_MMD, heat));
     heat.parameter.factor = critical;
-    ZONAL_TRY(add_kernel(battery, "heat-1", ZONAL_MMD, heat));
+    ZONAL_TRY(add_kernel(battery, "heat-1", ZONAL_DISCREPANCY_MMD, heat));
     heat.parameter.factor = 1.4 * critical;
-    ZONAL_TRY(add_kernel(battery, "heat-1.4", ZONAL_MMD, heat));
+    ZONAL_TRY(add_kernel(battery, "heat-1.4", ZONAL_DISCREPANCY_MMD, heat));
     heat.parameter.factor = critical;
-    ZONAL_TRY(add_kernel(battery, "ksd", ZONAL_KSD, heat));
-    ZONAL_TRY(add_kernel(battery, "induced", ZONAL_MMD, induced));
+    ZONAL_TRY(add_kernel(battery, "ksd", ZONAL_DISCREPANCY_KSD, heat));
+    ZONAL_TRY(add_kernel(battery, "induced", ZONAL_DISCREPANCY_MMD, induced));
     heat.parameter.factor = t;
-    if (t > 0) ZONAL_TRY(add_kernel(battery, "heat-t", ZONAL_MMD, heat));
+    if (t > 0) ZONAL_TRY(add_kernel(battery, "heat-t", ZONAL_DISCREPANCY_MMD, heat));
     return ZONAL_OK;
 }
 

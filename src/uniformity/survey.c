@@ -65,7 +65,7 @@ void zonal__survey_simulate(const zonal__problem *problem, uint64_t seed, uint32
     for (int64_t i = 0; i < problem->rows; i++) {
         zonal__random_direction(&random, (uint64_t)i, d, row);
         for (int64_t k = 0; k < d; k++) {
-            if (problem->precision == ZONAL_FP32)
+            if (problem->precision == ZONAL_PRECISION_FP32)
                 ((float *)x)[i * d + k] = (float)row[k];
             else
                 ((double *)x)[i * d + k] = row[k];

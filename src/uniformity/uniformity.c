@@ -22,7 +22,7 @@ typedef struct session {
 static zonal_status simulate(session *s, const double *data) {
     const zonal__problem *problem = &s->battery.problem;
     int64_t replicates = s->options->monte_carlo;
-    size_t size = problem->precision == ZONAL_FP32 ? sizeof(float) : sizeof(double);
+    size_t size = problem->precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double);
     double t[ZONAL_UNIFORMITY_TESTS];
     if (replicates == 0) return ZONAL_OK;
     ZONAL_TRY(zonal__alloc(problem->rows * problem->dim, size, "a simulated batch", &s->simulated));
@@ -76,8 +76,10 @@ static zonal_status fill_meters(const session *s, zonal_uniformity_report *repor
     const double *moments = s->battery.survey.moments;
     const zonal__operation_table *operation =
         s->battery.survey.backend->operations[ZONAL__EIGENVALUES];
-    zonal__problem square = {
-        .rows = d, .dim = d, .precision = ZONAL_DOUBLE, .threads = s->battery.problem.threads};
+    zonal__problem square = {.rows = d,
+                             .dim = d,
+                             .precision = ZONAL_PRECISION_DOUBLE,
+                             .threads = s->battery.problem.threads};
     zonal__work *work = NULL;
     double *eigenvalues = NULL, mean = 0;
     zonal_status status;
@@ -131,7 +133,7 @@ static zonal_status check(const zonal_uniformity_options *options, int64_t n, in
     if (d < 2 || d > 4096)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)d);
-    if (options->precision != ZONAL_DOUBLE && options->precision != ZONAL_FP32)
+    if (options->precision != ZONAL_PRECISION_DOUBLE && options->precision != ZONAL_PRECISION_FP32)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED, "tests of uniformity take double or fp32 rows");
     if (options->monte_carlo < 0 || options->monte_carlo > UINT32_MAX)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the number of simulated batches is out of range: %lld",

@@ -199,7 +199,7 @@ def emit(family, d, parameter, kernel, positive, weights=(), flat=False):
     # Below 1e-250 the logarithm is not asked for; the digits reach to 1e-300.
     assert not positive or all(row[0] > -mpf(10) ** -300 for row in rows), (family, d, parameter)
     logs = [mp.log(r[0]) if positive and r[0] >= SMALLEST else None for r in rows]
-    print("    {ZONAL_%s, %d, %s," % (family, int(d), float(parameter).hex()))
+    print("    {ZONAL_FAMILY_%s, %d, %s," % (family, int(d), float(parameter).hex()))
     print("     {%s}," % ",".join(float(w).hex() for w in weights or (0.0,)))
     print("     {%s}," % ",".join(number(x) for x in constants))
     for order in range(3):

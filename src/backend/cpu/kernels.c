@@ -102,10 +102,11 @@ int zonal__cpu_kernels_limit(int level) {
 const zonal__cpu_kernels *zonal__cpu_kernels_get(zonal_precision precision) {
     int level = machine_level(), limit = atomic_load(&level_limit);
     if (level > limit) level = limit;
-    if (precision != ZONAL_DOUBLE && precision != ZONAL_FP32) return NULL;
+    if (precision != ZONAL_PRECISION_DOUBLE && precision != ZONAL_PRECISION_FP32) return NULL;
 #ifdef HAVE_LEVELS
-    if (level == 2) return precision == ZONAL_DOUBLE ? &table_f64_avx512 : &table_f32_avx512;
-    if (level == 1) return precision == ZONAL_DOUBLE ? &table_f64_avx2 : &table_f32_avx2;
+    if (level == 2)
+        return precision == ZONAL_PRECISION_DOUBLE ? &table_f64_avx512 : &table_f32_avx512;
+    if (level == 1) return precision == ZONAL_PRECISION_DOUBLE ? &table_f64_avx2 : &table_f32_avx2;
 #endif
-    return precision == ZONAL_DOUBLE ? &table_f64_plain : &table_f32_plain;
+    return precision == ZONAL_PRECISION_DOUBLE ? &table_f64_plain : &table_f32_plain;
 }

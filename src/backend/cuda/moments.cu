@@ -500,7 +500,7 @@ static zonal_status fill(moments_work *work) {
     ZONAL_TRY(
         ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
     work->matrix = problem->degree2 != 0;
-    work->products = problem->precision == ZONAL_FP32 ? 3 : 1;
+    work->products = problem->precision == ZONAL_PRECISION_FP32 ? 3 : 1;
     work->tiles = (int)((d + 127) / 128);
     work->pairs = work->tiles * (work->tiles + 1) / 2;
     padded = (int64_t)work->tiles * 128;
@@ -535,7 +535,7 @@ static zonal_status fill(moments_work *work) {
 
 static zonal_status prepare(moments_work *work, const zonal__problem *problem) {
     ZONAL_TRY(zonal__cuda_base_init(&work->base, problem));
-    if (problem->precision == ZONAL_DOUBLE)
+    if (problem->precision == ZONAL_PRECISION_DOUBLE)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED, "CUDA computes in fp32, tf32 or bf16; for double use "
                                              "the device cpu");
     if (problem->rows > 65535 * 64) /* of a grid's y */

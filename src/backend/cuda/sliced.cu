@@ -546,7 +546,7 @@ static zonal_status fill(sliced_work *work) {
     ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(&device)));
     ZONAL_TRY(
         ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
-    work->products = problem->precision == ZONAL_FP32 ? 3 : 1;
+    work->products = problem->precision == ZONAL_PRECISION_FP32 ? 3 : 1;
     work->slices = sliced->slices;
     work->knots = sliced->knots;
     work->knot0 = sliced->knot0;
@@ -577,7 +577,7 @@ static zonal_status fill(sliced_work *work) {
 
 static zonal_status prepare(sliced_work *work, const zonal__problem *problem) {
     ZONAL_TRY(zonal__cuda_base_init(&work->base, problem));
-    if (problem->precision == ZONAL_DOUBLE)
+    if (problem->precision == ZONAL_PRECISION_DOUBLE)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED, "CUDA computes in fp32, tf32 or bf16; for double use "
                                              "the device cpu");
     if (problem->rows > 65535 * 64) /* of a grid's y */

@@ -81,7 +81,8 @@ int zonal__cuda_small_serves(const zonal__problem *problem) {
     const zonal__small_room room = {{132, 66, 31, 15}}; /* the answer is the same for any */
     zonal__small_shape shape;
     int64_t views = problem->views > 1 ? problem->views : 1;
-    if (!problem->psi == !problem->log_phi || problem->precision == ZONAL_DOUBLE) return 0;
+    if (!problem->psi == !problem->log_phi || problem->precision == ZONAL_PRECISION_DOUBLE)
+        return 0;
     return zonal__small_shape_make(views, problem->rows, problem->dim, &room, &shape);
 }
 
@@ -149,7 +150,8 @@ static zonal_status fill(small_work *work, const zonal__problem *problem,
     int64_t views = objective ? problem->views : 1;
     ZONAL_TRY(zonal__cuda_base_init(&work->base, problem));
     work->kl = operation == ZONAL__KL || (objective && problem->log_phi);
-    if (problem->precision == ZONAL_DOUBLE || !(work->kl ? !!problem->log_phi : !!problem->psi))
+    if (problem->precision == ZONAL_PRECISION_DOUBLE ||
+        !(work->kl ? !!problem->log_phi : !!problem->psi))
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "small batches on CUDA are for MMD, KSD and KL in fp32");
     if (objective && (problem->global_views < 1 || problem->global_views > views))

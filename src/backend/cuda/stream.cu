@@ -733,8 +733,8 @@ zonal_status zonal__cuda_stream_create(const zonal__problem *problem, zonal__ope
     stream_work *work = (stream_work *)memory;
     zonal_status status = zonal__cuda_base_init(&work->base, problem);
     work->kl = operation == ZONAL__KL;
-    work->split = problem->precision == ZONAL_FP32;
-    work->bf16 = problem->precision == ZONAL_BF16;
+    work->split = problem->precision == ZONAL_PRECISION_FP32;
+    work->bf16 = problem->precision == ZONAL_PRECISION_BF16;
     work->rows = problem->rows;
     work->dim = problem->dim;
     work->ld = (problem->dim + 7) / 8 * 8;

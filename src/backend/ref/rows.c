@@ -40,11 +40,11 @@ size_t zonal__ref_scratch_bytes(const zonal__work *work) {
 }
 
 double zonal__ref_get(zonal_precision precision, const void *x, int64_t i) {
-    return precision == ZONAL_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
+    return precision == ZONAL_PRECISION_FP32 ? ((const float *)x)[i] : ((const double *)x)[i];
 }
 
 void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value) {
-    if (precision == ZONAL_FP32)
+    if (precision == ZONAL_PRECISION_FP32)
         ((float *)x)[i] = (float)value;
     else
         ((double *)x)[i] = value;

@@ -92,7 +92,7 @@ static zonal_status create(const zonal__neighbours_spec *spec, zonal__neighbours
     ZONAL_TRY(zonal__neighbours_check(spec));
     ZONAL_TRY(ZONAL_NEW(&self, 1, "nearest neighbours"));
     self->spec = *spec;
-    self->kernels = zonal__cpu_kernels_get(ZONAL_FP32);
+    self->kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_FP32);
     self->threads = zonal__backend_threads(spec->threads);
     ZONAL_TRY_GOTO(status, failed, take_memory(self));
     *out = self;

@@ -2,6 +2,7 @@
 #include "backend/training/nn.h"
 
 #include "backend/cpu/threads.h"
+#include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"
 
@@ -105,4 +106,8 @@ static const zonal__nn_table table = {.name = "cpu",
 
 const zonal__nn_table *zonal__nn_cpu(void) {
     return &table;
+}
+
+int zonal__nn_cpu_gains_by_bf16(void) {
+    return zonal__amx_usable();
 }

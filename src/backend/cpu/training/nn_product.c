@@ -294,7 +294,7 @@ static zonal_status prepare(zonal__layer *base) {
     zonal__product_layer *layer = (zonal__product_layer *)base;
     int64_t turns;
     layer->way = way_of(zonal__is_bf16(base));
-    layer->kernels = zonal__cpu_kernels_get(ZONAL_FP32);
+    layer->kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_FP32);
     ZONAL_TRY(zonal__patches_forward(base, &layer->forward));
     turns = prepare_direction(layer, &layer->forward, 0);
     if (!base->spec.forward_only) {

@@ -82,7 +82,7 @@ static zonal_status create(const zonal__softmax_spec *spec, zonal__softmax **out
     ZONAL_TRY(zonal__softmax_check(spec));
     ZONAL_TRY(ZONAL_NEW(&self, 1, "the classifier"));
     self->spec = *spec;
-    self->kernels = zonal__cpu_kernels_get(ZONAL_DOUBLE);
+    self->kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_DOUBLE);
     self->threads = zonal__backend_threads(spec->threads);
     self->parts = parts_of(parameters_of(self));
     ZONAL_TRY_GOTO(status, failed, take_memory(self));

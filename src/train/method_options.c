@@ -1,4 +1,4 @@
-#include "cli/method_options.h"
+#include "train/method_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ zonal_status zonal__method_settings_apply(const zonal__method_settings *settings
     loss->device = (zonal_device)settings->device;
     loss->precision = (zonal_precision)settings->precision;
     if (loss->device == ZONAL_DEVICE_CUDA && !given(options, "precision"))
-        loss->precision = ZONAL_FP32; /* the most it has */
+        loss->precision = ZONAL_PRECISION_FP32; /* the most it has */
     loss->implementation = (zonal_implementation)settings->implementation;
     loss->threads = (int)settings->threads;
     sliced->seed = (uint64_t)settings->seed;
@@ -162,7 +162,7 @@ static void append_name(const zonal__options *options, const char *name, char *o
 
 void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                         size_t size) {
-    int sliced = loss->discrepancy >= ZONAL_SUSREG;
+    int sliced = loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG;
     const zonal__family *family = &zonal__families[loss->kernel.family];
     const struct {
         const char *name;
@@ -170,7 +170,7 @@ void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *op
     } list[] = {
         {"spectrum", !sliced && family->given},
         {"without-multiplicity", !sliced && family->weighted},
-        {"kl-norm", loss->discrepancy == ZONAL_KL},
+        {"kl-norm", loss->discrepancy == ZONAL_DISCREPANCY_KL},
         {"estimator", !sliced},
         {"slices", sliced},
         {"knots", sliced},
@@ -181,7 +181,8 @@ void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *op
     out[0] = '\0';
     for (int i = 0; i < ZONAL__FAMILIES; i++) {
         /* SUSReg has the scale of its limit. */
-        int used = &zonal__families[i] == family && (!sliced || loss->discrepancy == ZONAL_SUSREG);
+        int used = &zonal__families[i] == family &&
+                   (!sliced || loss->discrepancy == ZONAL_DISCREPANCY_SUSREG);
         if (zonal__families[i].option && !used)
             append_name(options, zonal__families[i].option, out, size);
     }
@@ -192,7 +193,7 @@ void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *op
 void zonal__method_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                           size_t size) {
     zonal__loss_unused(loss, options, out, size);
-    if (loss->discrepancy >= ZONAL_SUSREG) return;
+    if (loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG) return;
     append_name(options, "seed", out, size);
     append_name(options, "step", out, size);
 }

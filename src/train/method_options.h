@@ -17,8 +17,8 @@
  * An option that was not given leaves its setting at zero, which the makers below replace by the
  * method's own default.
  */
-#ifndef ZONAL_CLI_METHOD_OPTIONS_H
-#define ZONAL_CLI_METHOD_OPTIONS_H
+#ifndef ZONAL_TRAIN_METHOD_OPTIONS_H
+#define ZONAL_TRAIN_METHOD_OPTIONS_H
 
 #include <math.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ typedef struct zonal__kernel_settings {
 #define ZONAL__KERNEL_OPTIONS(settings_type, member)                                               \
     {.name = "t",                                                                                  \
      .type = ZONAL__OPTION_SCALE,                                                                  \
-     .target = offsetof(settings_type, member.parameter[ZONAL_HEAT]),                              \
+     .target = offsetof(settings_type, member.parameter[ZONAL_FAMILY_HEAT]),                       \
      .least = 0,                                                                                   \
      .most = INFINITY,                                                                             \
      .rules = ZONAL__OPTION_OVER,                                                                  \
@@ -46,14 +46,14 @@ typedef struct zonal__kernel_settings {
      .help = "heat: the time; 5/d unless given (KL: 2/d)"},                                        \
         {.name = "band",                                                                           \
          .type = ZONAL__OPTION_SCALE,                                                              \
-         .target = offsetof(settings_type, member.parameter[ZONAL_BAND]),                          \
+         .target = offsetof(settings_type, member.parameter[ZONAL_FAMILY_BAND]),                   \
          .least = 1,                                                                               \
          .most = 64,                                                                               \
          .metavar = "L",                                                                           \
          .help = "band: the highest degree; 2 unless given"},                                      \
         {.name = "scale",                                                                          \
          .type = ZONAL__OPTION_SCALE,                                                              \
-         .target = offsetof(settings_type, member.parameter[ZONAL_INDUCED]),                       \
+         .target = offsetof(settings_type, member.parameter[ZONAL_FAMILY_INDUCED]),                \
          .least = 0,                                                                               \
          .most = INFINITY,                                                                         \
          .rules = ZONAL__OPTION_OVER,                                                              \
@@ -61,7 +61,7 @@ typedef struct zonal__kernel_settings {
          .help = "induced, susreg: s^2; d unless given, 1 is the paper's formula as printed"},     \
         {.name = "r",                                                                              \
          .type = ZONAL__OPTION_SCALE,                                                              \
-         .target = offsetof(settings_type, member.parameter[ZONAL_POISSON]),                       \
+         .target = offsetof(settings_type, member.parameter[ZONAL_FAMILY_POISSON]),                \
          .least = 0,                                                                               \
          .most = 1,                                                                                \
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,                                        \
