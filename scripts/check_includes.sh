@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Who may know whom: holds every include directive under src/ and include/ against the arrows in
-# CONTRIBUTING.md, and keeps printing, exiting and argv inside src/cli.
+# CONTRIBUTING.md, and keeps printing, exiting, signals and argv inside src/cli.
 #
 #   scripts/check_includes.sh [root of the tree]
 #
@@ -162,6 +162,9 @@ FNR == 1 {
                 substr(padded, RSTART + 1, RLENGTH - 2))
         else if (match(padded, /[^A-Za-z0-9_](stdout|stderr)[^A-Za-z0-9_]/))
             fault("only src/cli knows " substr(padded, RSTART + 1, RLENGTH - 2))
+        else if (match(padded, /[^A-Za-z0-9_](sigaction|signal)[ \t]*\(/))
+            fault("only src/cli catches signals; ask a callback: " \
+                substr(padded, RSTART + 1, RLENGTH - 2))
         # core/options is the one parser: it is handed argv by cli and does not fetch it itself
         else if (padded ~ /[^A-Za-z0-9_]argv[^A-Za-z0-9_]/ && path !~ /^core\/options\.[ch]$/)
             fault("only src/cli knows argv")

@@ -24,6 +24,7 @@
 
 #include "core/error.h"
 #include "math/chebyshev.h"
+#include "zonal/device.h"
 #include "zonal/loss.h"
 
 /* psi of MMD or KSD, scaled to psi(1) = 1. The reference calls value and slope; fast backends use
@@ -50,7 +51,10 @@ typedef struct zonal__sliced {
     uint64_t seed;
 } zonal__sliced;
 
+typedef struct zonal__device zonal__device; /* backend/device.h */
+
 typedef struct zonal__problem {
+    const zonal__device *device; /* where; NULL: the backend's first device */
     int64_t rows, dim;
     zonal_precision precision;
     int unit_rows;
@@ -121,16 +125,31 @@ typedef struct zonal__operation_table {
     zonal_status (*check)(zonal__work *work);
 } zonal__operation_table;
 
+/* What a backend's folder fills: a kind of device, and what all devices of this kind can do. */
 typedef struct zonal__backend {
-    const char *name;
+    const char *name; /* devices are named after it: "cuda" (the first), "cuda:1" */
+    int is_host;      /* 1: one device, the processor; its arrays are host memory */
+    int is_oracle;    /* 1: only there to be compared with: it is opened by name and not listed */
+    /* The number of devices that can be used. Where there is none it fails with the reason. */
+    zonal_status (*count)(int *count);
+    /* Fills model, compute capability and memory of a device; the rest is filled already. */
+    zonal_status (*describe)(int index, zonal_device_info *info);
+    const struct zonal__runtime *runtime; /* memory, streams, graphs: backend/device.h */
+
+    /* What its losses can do, as bits 1 << zonal_precision and 1 << zonal_dtype. A host takes the
+     * rows as the precision says; dtypes are for devices. */
+    unsigned precisions, dtypes;
+    /* Batches of up to so many rows are served by pairs in so few launches that moments, which
+     * need more of them, do not pay. 0: arithmetic alone decides. */
+    int64_t pairs_pay_up_to;
+    /* An entry may be NULL: this backend cannot do it (zonal__device_operation). */
     const zonal__operation_table *operations[ZONAL__OPERATIONS];
 } zonal__backend;
 
-/* The reference backend; the CPU's, which is the reference one where nothing better was built. */
+/* The reference backend; the CPU's, which is the reference one where nothing better was built. Both
+ * are in every build. Layers above take a device (backend/device.h). */
 const zonal__backend *zonal__backend_ref(void);
 const zonal__backend *zonal__backend_cpu(void);
-/* CUDA's, or NULL with ZONAL_UNSUPPORTED (not built) or ZONAL_DEVICE (no device) recorded. */
-const zonal__backend *zonal__backend_cuda(void);
 
 /* The threads to use when so many are asked for: core/thread.h. */
 int zonal__backend_threads(int asked);

@@ -174,6 +174,7 @@ static zonal_status draw_thumbs(search *s) {
         .groups = 1,
         .group = {{.views = 2, .width = f->width, .height = f->height, .laws = f->laws}},
         .channels = s->subject.model->spec.channels,
+        .largest_side = f->largest_side,
         .seed = f->seed,
         .in_order = 1};
     zonal__loader *loader;

@@ -151,3 +151,26 @@ zonal_status zonal__image_resample(zonal__resampler *r, const zonal__image *in, 
     resample(in, &r->across, &r->down, r->wide, out);
     return ZONAL_OK;
 }
+
+void zonal__image_limited_size(int limit, int *width, int *height) {
+    int longer = *width > *height ? *width : *height;
+    double scale = (double)limit / longer;
+    if (longer <= limit) return;
+    *width = (int)lround(*width * scale);
+    *height = (int)lround(*height * scale);
+    if (*width < 1) *width = 1;
+    if (*height < 1) *height = 1;
+}
+
+zonal_status zonal__image_limit(zonal__resampler *r, int limit, zonal__image *spare,
+                                zonal__image *image) {
+    int width = image->width, height = image->height;
+    zonal__image large;
+    zonal__image_limited_size(limit, &width, &height);
+    if (width == image->width && height == image->height) return ZONAL_OK;
+    ZONAL_TRY(zonal__image_resample(r, image, width, height, spare));
+    large = *image;
+    *image = *spare;
+    *spare = large;
+    return ZONAL_OK;
+}

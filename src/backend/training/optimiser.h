@@ -39,6 +39,7 @@
 
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "core/error.h"
 
 /* The largest sum of squares of a segment's clipped gradient. */
@@ -62,6 +63,7 @@ typedef struct zonal__optimiser_spec {
     int nesterov;                 /* SGD */
     double trust;                 /* LARS */
     int threads;                  /* host; 0: all there are */
+    const zonal__device *device;  /* NULL: the backend's first */
 } zonal__optimiser_spec;
 
 /* Elements offset ... offset + count - 1 of the blocks. */
@@ -141,6 +143,5 @@ zonal_status zonal__optimiser_refuse(const zonal__optimiser_segment *segment);
 
 const zonal__optimiser_table *zonal__optimiser_ref(void); /* double, plain: the oracle */
 const zonal__optimiser_table *zonal__optimiser_cpu(void);
-const zonal__optimiser_table *zonal__optimiser_cuda(void); /* NULL, with an error, without CUDA */
 
 #endif
