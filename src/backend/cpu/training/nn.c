@@ -2,6 +2,7 @@
 #include "backend/training/nn.h"
 
 #include "backend/cpu/threads.h"
+#include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"
 
