@@ -6,7 +6,7 @@
 
 static zonal_status no_cuda(void) {
     return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                      "this build of zonal has no CUDA; build it where nvcc is, or use the device "
+                      "this build of zonal has no CUDA; build it with nvcc, or use the device "
                       "cpu");
 }
 

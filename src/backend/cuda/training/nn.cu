@@ -97,7 +97,7 @@ const zonal__nn_table *zonal__nn_cuda(void) {
 const zonal__nn_table *zonal__nn_cuda(void) {
     (void)ZONAL_FAIL(ZONAL_UNSUPPORTED,
                      "this build of zonal has CUDA without cuDNN, which networks need there; "
-                     "install cuDNN and build anew, or use the device cpu");
+                     "install cuDNN and build again, or use the device cpu");
     return NULL;
 }
 

@@ -8,7 +8,7 @@ extern "C" {
 static zonal_status no_cudnn(void) {
     return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                       "this build of zonal has CUDA without cuDNN, which networks need there; "
-                      "install cuDNN and build anew, or use the device cpu");
+                      "install cuDNN and build again, or use the device cpu");
 }
 
 zonal_status zonal__device_choices_read(const char *path) {
