@@ -117,7 +117,7 @@ if ((checked == 0)); then
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
     grep -E '^zonal__(backend|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
-    grep -E '^zonal__(views|nn|optimiser|neighbours|softmax|device)_' "$(key "$layer/training").has" \
+    grep -E '^zonal__(views|nn|optimiser|neighbours|softmax|device|training)_' "$(key "$layer/training").has" \
         >>"$(key backend/training).has" || true
 done
 for layer in "${layers[@]}"; do

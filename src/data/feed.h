@@ -35,7 +35,8 @@ typedef enum zonal__residence {
 } zonal__residence;
 
 typedef struct zonal__feed_options {
-    zonal__loader_options loader; /* raw, take and give_back are the feed's own */
+    const zonal__device *device;  /* NULL: the CPU */
+    zonal__loader_options loader; /* raw and device are the feed's own */
     zonal__residence residence;
     /* Called while resident pictures are read; a non-zero return stops with ZONAL_CANCELLED. */
     int (*progress)(void *context, int64_t done);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "core/thread.h"
 #include "data/order.h"
@@ -263,7 +264,7 @@ static void set_defaults(zonal__loader *l) {
     if (o->ahead <= 0) o->ahead = 3;
     o->largest_side = zonal__loader_largest_side(o);
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
-    l->table = zonal__views_cpu();
+    l->table = zonal__training_cpu()->views;
     l->filling = l->next = o->first_step;
     find_sizes(l);
 }
@@ -271,16 +272,17 @@ static void set_defaults(zonal__loader *l) {
 /* Memory that a device may read from: where the options say, or ordinary. */
 static zonal_status take_raw(const zonal__loader *l, size_t bytes, const char *what, void *out) {
     void *memory;
-    zonal_status status = l->options.take ? l->options.take(bytes, &memory)
-                                          : zonal__alloc((int64_t)bytes, 1, what, &memory);
+    zonal_status status = l->options.device
+                              ? zonal__device_pinned_alloc(l->options.device, bytes, &memory)
+                              : zonal__alloc((int64_t)bytes, 1, what, &memory);
     if (status != ZONAL_OK) memory = NULL;
     memcpy(out, &memory, sizeof memory);
     return status;
 }
 
 static void give_back_raw(const zonal__loader *l, void *memory) {
-    if (memory && l->options.give_back)
-        l->options.give_back(memory);
+    if (l->options.device)
+        zonal__device_pinned_free(l->options.device, memory);
     else
         zonal__free(memory);
 }

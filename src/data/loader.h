@@ -66,9 +66,8 @@ typedef struct zonal__loader_options {
     int largest_side;
     int workers; /* 0: as many as there are processors */
     int ahead;   /* batches in flight; 0: 3 */
-    /* raw: where pictures and parameters go, so that they can be pinned; NULL: ordinary memory. */
-    zonal_status (*take)(size_t bytes, void **memory);
-    void (*give_back)(void *memory);
+    /* raw: pictures and parameters go to memory that this device copies from; NULL: ordinary. */
+    const zonal__device *device;
 } zonal__loader_options;
 
 typedef struct zonal__batch {

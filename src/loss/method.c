@@ -47,6 +47,7 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
         int sliced = methods[i].discrepancy >= ZONAL_DISCREPANCY_SUSREG;
         int lejepa = methods[i].discrepancy == ZONAL_DISCREPANCY_SIGREG;
         *options = (zonal_loss_options){
+            .device = "cpu",
             .discrepancy = methods[i].discrepancy,
             .kernel = {.family = methods[i].family},
             .precision = ZONAL_PRECISION_FP32,

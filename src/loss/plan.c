@@ -1,7 +1,10 @@
 #include "loss/plan.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "backend/device.h"
 #include "core/memory.h"
 #include "loss/family.h"
 
@@ -12,14 +15,15 @@ struct zonal_plan {
     zonal__profile profile;      /* MMD, KSD */
     zonal__fit *log_phi;         /* KL, where the kernel's own is not used */
     zonal__sliced_tables tables; /* SUSReg, SIGReg */
-    const zonal__backend *backend;
+    const zonal__device *device; /* the reference's, where that implementation was asked for */
     zonal__operation operation;
     zonal__problem problem; /* what the operation is made for; points into this plan */
     zonal__work *work;
     uint32_t step;
-    double offset, factor; /* value = offset + factor * what the operation returns */
     zonal_plan_info info;
 };
+
+static const char *const precision_names[] = {"double", "fp32", "tf32", "bf16"};
 
 static int is_sliced(const zonal_loss_options *options) {
     return options->discrepancy == ZONAL_DISCREPANCY_SUSREG ||
@@ -33,31 +37,56 @@ static zonal_status check(const zonal_loss_options *options, int64_t batch, int6
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no discrepancy %d", (int)options->discrepancy);
     if ((unsigned)options->estimator > ZONAL_ESTIMATOR_U ||
         (unsigned)options->kl_norm > ZONAL_KL_NORM_PAPER ||
-        (unsigned)options->device > ZONAL_DEVICE_CUDA ||
         (unsigned)options->precision > ZONAL_PRECISION_BF16 ||
         (unsigned)options->implementation > ZONAL_IMPLEMENTATION_MOMENTS)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "there is no estimator %d, KL norm %d, device %d, precision %d or "
-                          "implementation %d; one of them is not in its list",
-                          (int)options->estimator, (int)options->kl_norm, (int)options->device,
-                          (int)options->precision, (int)options->implementation);
+                          "there is no estimator %d, KL norm %d, precision %d or implementation "
+                          "%d; one of them is not in its list",
+                          (int)options->estimator, (int)options->kl_norm, (int)options->precision,
+                          (int)options->implementation);
     if (batch < least)
         return ZONAL_FAIL(ZONAL_SHAPE, "%s needs a batch of at least %lld rows, got %lld",
                           kl ? "KL" : "a discrepancy", (long long)least, (long long)batch);
     if (dim < 2 || dim > 4096)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)dim);
-    int cuda = options->device == ZONAL_DEVICE_CUDA;
-    if (!cuda && options->precision != ZONAL_PRECISION_DOUBLE &&
-        options->precision != ZONAL_PRECISION_FP32)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "tf32 and bf16 are CUDA precisions; on the CPU use double or fp32");
-    if (cuda && options->precision == ZONAL_PRECISION_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "double is a precision of the CPU; on CUDA use fp32, tf32 or bf16");
-    if (cuda && !zonal__backend_cuda()) return zonal_last_error()->status;
     if (options->threads < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "threads must not be negative, got %d", options->threads);
+    return ZONAL_OK;
+}
+
+/* "fp32, tf32 or bf16", of those that the device has. */
+static void list_precisions(const zonal__device *device, char out[64]) {
+    unsigned left = device->backend->precisions;
+    size_t length = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        if (!(left & 1u << i)) continue;
+        left &= ~(1u << i);
+        length += (size_t)snprintf(out + length, 64 - length, "%s%s",
+                                   length == 0 ? ""
+                                   : left      ? ", "
+                                               : " or ",
+                                   precision_names[i]);
+    }
+}
+
+/* The device of the options, and whether it can do what they ask for. */
+static zonal_status open_device(const zonal_loss_options *options, const zonal__device **device) {
+    char known[64];
+    if (!memchr(options->device, 0, sizeof options->device))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the device's name has no end; fill the options by "
+                                          "zonal_loss_defaults first");
+    ZONAL_TRY(zonal__device_open(options->device, device));
+    if (!((*device)->backend->precisions & 1u << options->precision)) {
+        list_precisions(*device, known);
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "the device %s does not compute in %s; use %s there, or another device",
+                          (*device)->name, precision_names[options->precision], known);
+    }
+    if (options->implementation != ZONAL_IMPLEMENTATION_REF) return ZONAL_OK;
+    if (!(*device)->backend->is_host)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
+    *device = zonal__device_ref();
     return ZONAL_OK;
 }
 
@@ -72,18 +101,12 @@ static zonal_status choose(zonal_plan *plan, int degree) {
     if (asked == ZONAL_IMPLEMENTATION_PAIRS && is_sliced(&plan->options))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a sliced loss has no pairs; leave the implementation to the plan");
-    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
-    if (cuda && asked == ZONAL_IMPLEMENTATION_REF)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
-    /* On CUDA a small batch is one launch by pairs, and moments are several. */
-    int cheaper = 4 * plan->batch >= 3 * plan->dim && !(cuda && plan->batch <= 1024);
+    int cheaper =
+        4 * plan->batch >= 3 * plan->dim && plan->batch > plan->device->backend->pairs_pay_up_to;
     if (asked == ZONAL_IMPLEMENTATION_AUTO)
         asked = possible && cheaper ? ZONAL_IMPLEMENTATION_MOMENTS : ZONAL_IMPLEMENTATION_PAIRS;
     plan->info.implementation = asked;
-    plan->backend = cuda                                ? zonal__backend_cuda()
-                    : asked == ZONAL_IMPLEMENTATION_REF ? zonal__backend_ref()
-                                                        : zonal__backend_cpu();
-    plan->info.backend = plan->backend->name;
+    plan->info.backend = plan->device->backend->name;
     return ZONAL_OK;
 }
 
@@ -110,10 +133,10 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.anisotropy =
         zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
-        plan->factor = b / (b - 1);
+        plan->problem.factor = b / (b - 1);
     } else {
-        plan->factor = 1;
-        plan->offset = 1 / b;
+        plan->problem.factor = 1;
+        plan->problem.offset = 1 / b;
     }
     problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
     problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
@@ -167,8 +190,8 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.slope = constants.slope / norm;
     plan->info.anisotropy = kl_degree2(plan->kernel) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
-    plan->offset = 1;
-    plan->factor = 1 / norm;
+    plan->problem.offset = 1;
+    plan->problem.factor = 1 / norm;
     plan->operation = ZONAL__KL;
     problem->log_phi = log_phi;
     problem->keep_diagonal = options->estimator == ZONAL_ESTIMATOR_V;
@@ -190,7 +213,8 @@ static zonal_status build_sliced(zonal_plan *plan) {
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
     plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
-    plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
+    plan->problem.factor =
+        (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;
     plan->problem.sliced = &plan->tables.sliced;
     return ZONAL_OK;
@@ -199,6 +223,7 @@ static zonal_status build_sliced(zonal_plan *plan) {
 static zonal_status build(zonal_plan *plan) {
     const zonal_loss_options *options = &plan->options;
     plan->problem = (zonal__problem){
+        .device = plan->device,
         .rows = plan->batch,
         .dim = plan->dim,
         .precision = options->precision,
@@ -215,11 +240,9 @@ static zonal_status build(zonal_plan *plan) {
     else
         ZONAL_TRY(build_pairs(plan));
     if (options->raw_value) {
-        plan->offset *= plan->info.norm;
-        plan->factor *= plan->info.norm;
+        plan->problem.offset *= plan->info.norm;
+        plan->problem.factor *= plan->info.norm;
     }
-    plan->problem.offset = plan->offset;
-    plan->problem.factor = plan->factor;
     return ZONAL_OK;
 }
 
@@ -227,9 +250,12 @@ zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batc
                                  zonal_plan **out) {
     zonal_plan *plan;
     *out = NULL;
+    const zonal__device *device;
     ZONAL_TRY(check(options, batch, dim));
+    ZONAL_TRY(open_device(options, &device));
     ZONAL_TRY(ZONAL_NEW(&plan, 1, "a plan"));
     plan->options = *options;
+    plan->device = device;
     plan->batch = batch;
     plan->dim = dim;
     zonal_status status = build(plan);
@@ -244,12 +270,20 @@ const zonal__problem *zonal__plan_problem(const zonal_plan *plan) {
     return &plan->problem;
 }
 
-const zonal__backend *zonal__plan_backend(const zonal_plan *plan) {
-    return plan->backend;
+const zonal__device *zonal__plan_device(const zonal_plan *plan) {
+    return plan->device;
 }
 
 static const zonal__operation_table *table_of(const zonal_plan *plan) {
-    return plan->backend->operations[plan->operation];
+    return plan->device->backend->operations[plan->operation];
+}
+
+zonal_status zonal__plan_finish(zonal_plan *plan) {
+    const zonal__operation_table *table;
+    ZONAL_TRY(zonal__device_operation(plan->device, plan->operation, &table));
+    ZONAL_TRY(table->create(&plan->problem, &plan->work));
+    plan->info.scratch_bytes = table->scratch_bytes(plan->work);
+    return ZONAL_OK;
 }
 
 zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
@@ -259,14 +293,12 @@ zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch,
     *out = NULL;
     ZONAL_NEED(options, "options");
     ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
-    zonal_status status = table_of(plan)->create(&plan->problem, &plan->work);
-    if (status != ZONAL_OK) {
+    zonal_status status = zonal__plan_finish(plan);
+    if (status == ZONAL_OK)
+        *out = plan;
+    else
         zonal_plan_destroy(plan);
-        return status;
-    }
-    plan->info.scratch_bytes = table_of(plan)->scratch_bytes(plan->work);
-    *out = plan;
-    return ZONAL_OK;
+    return status;
 }
 
 void zonal_plan_destroy(zonal_plan *plan) {
@@ -280,24 +312,16 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
-    const zonal__operation_table *table;
-    int cuda;
-    double raw = NAN;
     ZONAL_NEED(plan, "plan");
     ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
-    table = table_of(plan);
-    cuda = plan->options.device == ZONAL_DEVICE_CUDA;
-    if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
+    if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->family->endless_slope)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the %s kernel has an infinite slope at c = 1 and so no gradient; "
                           "it is for tests of uniformity: train with mmd-heat or mmd-band",
                           plan->kernel->family->name);
-    if (cuda) return table->run(plan->work, x, plan->step, value, gradient, plan->factor);
-    ZONAL_TRY(table->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
-    *value = plan->offset + plan->factor * raw;
-    return ZONAL_OK;
+    return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);
 }
 
 void zonal_plan_set_stream(zonal_plan *plan, void *stream) {

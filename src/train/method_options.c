@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "core/memory.h"
 
 const char *const zonal__estimator_words[] = {"auto", "v", "u", NULL};
 const char *const zonal__kl_norm_words[] = {"auto", "paper", NULL};
-const char *const zonal__device_words[] = {"cpu", "cuda", NULL};
 const char *const zonal__precision_words[] = {"double", "fp32", "tf32", "bf16", NULL};
 const char *const zonal__implementation_words[] = {"auto", "ref", "pairs", "moments", NULL};
 
@@ -135,13 +135,15 @@ static zonal_status apply_range(const char *text, zonal_sliced_options *sliced) 
 zonal_status zonal__method_settings_apply(const zonal__method_settings *settings,
                                           const zonal__options *options, zonal_loss_options *loss) {
     zonal_sliced_options *sliced = &loss->sliced;
+    const zonal__device *device;
     loss->estimator = (zonal_estimator)settings->estimator;
     loss->kl_norm = (zonal_kl_norm)settings->kl_norm;
     loss->raw_value = settings->raw;
     loss->unit_rows = settings->unit;
-    loss->device = (zonal_device)settings->device;
+    ZONAL_TRY(zonal__device_open(settings->device ? settings->device : "cpu", &device));
+    memcpy(loss->device, device->name, sizeof loss->device);
     loss->precision = (zonal_precision)settings->precision;
-    if (loss->device == ZONAL_DEVICE_CUDA && !given(options, "precision"))
+    if (!(device->backend->precisions & 1u << loss->precision) && !given(options, "precision"))
         loss->precision = ZONAL_PRECISION_FP32; /* the most it has */
     loss->implementation = (zonal_implementation)settings->implementation;
     loss->threads = (int)settings->threads;

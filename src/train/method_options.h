@@ -99,16 +99,23 @@ typedef struct zonal__method_settings {
     int64_t slices, knots, seed, step;
     const char *range;
     int times_n, collapse_norm;
-    int device, precision, implementation;
+    const char *device; /* NULL: the CPU */
+    int precision, implementation;
     int64_t threads;
 } zonal__method_settings;
 
 /* The words are in the order of the enumerations of zonal/loss.h. NULL-terminated. */
 extern const char *const zonal__estimator_words[];
 extern const char *const zonal__kl_norm_words[];
-extern const char *const zonal__device_words[];
 extern const char *const zonal__precision_words[];
 extern const char *const zonal__implementation_words[];
+
+/* The name of a device, a text: zonal__device_open says what is wrong with it. */
+#define ZONAL__DEVICE_OPTION(settings_type, member, default_device, text)                          \
+    {                                                                                              \
+        .name = "device", .type = ZONAL__OPTION_STRING, .target = offsetof(settings_type, member), \
+        .initial = default_device, .metavar = "NAME", .help = text                                 \
+    }
 
 /* What a loss is, whoever computes it. */
 #define ZONAL__LOSS_OPTIONS(settings_type, member)                                                 \
@@ -177,12 +184,8 @@ extern const char *const zonal__implementation_words[];
          .least = 0,                                                                               \
          .most = 4294967295.,                                                                      \
          .help = "susreg, sigreg: another step has other directions"},                             \
-        {.name = "device",                                                                         \
-         .type = ZONAL__OPTION_WORD,                                                               \
-         .target = offsetof(settings_type, member.device),                                         \
-         .words = zonal__device_words,                                                             \
-         .initial = "cpu",                                                                         \
-         .help = "where to compute"},                                                              \
+        ZONAL__DEVICE_OPTION(settings_type, member.device, "cpu",                                  \
+                             "where to compute: cpu, cuda, cuda:1 (zonal devices lists them)"),    \
         {.name = "precision",                                                                      \
          .type = ZONAL__OPTION_WORD,                                                               \
          .target = offsetof(settings_type, member.precision),                                      \

@@ -5,6 +5,7 @@
 #ifndef ZONAL_TRAIN_ONLINE_H
 #define ZONAL_TRAIN_ONLINE_H
 
+#include "backend/device.h"
 #include "eval/features.h"
 
 typedef enum zonal__online_protocol {
@@ -23,7 +24,7 @@ typedef struct zonal__online_options {
     uint64_t seed; /* of the views' draws: the same in every evaluation */
     int k;         /* k-NN; at most the memory's count */
     double temperature;
-    zonal_device device;
+    const zonal__device *device; /* NULL: the CPU */
     int threads;
 } zonal__online_options;
 

@@ -14,7 +14,6 @@ static const char *const activations[] = {"gelu", "relu", NULL};
 static const char *const optimisers[] = {"adamw", "sgd", "lars", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
-static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const residences[] = {"auto", "resident", "streamed", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
@@ -260,7 +259,8 @@ const zonal__option zonal__train_table[] = {
           "whole batch; 0: all"),
     WORD("precision", precision, precisions, "auto",
          "of the network; auto: bf16 on CUDA and on processors with AMX, else fp32"),
-    WORD("device", device, devices, "auto", "auto: CUDA if there is a device"),
+    TEXT("device", device, "auto", "NAME", 0,
+         "cpu, cuda, cuda:1 ...; auto: CUDA if there is a device"),
     WORD("residence", residence, residences, "auto",
          "CUDA: all images on the device, or those of each step"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),

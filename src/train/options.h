@@ -14,7 +14,6 @@ enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
 enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
-enum { ZONAL__PLACE_AUTO, ZONAL__PLACE_CPU, ZONAL__PLACE_CUDA };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
 #define ZONAL__MOST_STEPS 4294967295. /* random numbers are counted by steps of 32 bits */
 enum { ZONAL__CHANGED_REFUSE, ZONAL__CHANGED_ALLOW };
@@ -54,7 +53,8 @@ typedef struct zonal__train_settings {
     double lr, final_lr, warmup, weight_decay, clip, momentum, beta1, beta2, epsilon, trust;
     /* run */
     int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
-    int precision, device, residence, graph;
+    const char *device;
+    int precision, residence, graph;
     /* watching */
     int64_t log_every, checkpoint_every, keep;
     int on_collapse, tensorboard;

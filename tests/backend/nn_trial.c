@@ -40,10 +40,10 @@ void trial_drop(trial *t) {
     for (int a = 0; a < ARRAYS; a++) {
         zonal__free(t->wide[a]);
         zonal__free(t->narrow[a]);
-        if (t->device[a]) t->table->memory->give_back(t->device[a]);
+        if (t->device[a]) zonal__device_free(t->on, t->device[a]);
     }
-    t->table->memory->give_back(t->saved);
-    t->table->memory->give_back(t->scratch);
+    zonal__device_free(t->on, t->saved);
+    zonal__device_free(t->on, t->scratch);
 }
 
 /* What the layer sees of an array on the host, and how much of it. */
@@ -58,19 +58,20 @@ static size_t bytes_of(const trial *t, int array) {
 }
 
 static int take_memory(trial *t) {
-    const zonal__memory *memory = t->table->memory;
     size_t saved = t->table->saved_bytes(t->layer), scratch = t->table->scratch_bytes(t->layer);
-    int good = CHECK_OK(memory->take(saved ? saved : 1, "what is saved", &t->saved)) &&
-               CHECK_OK(memory->take(scratch ? scratch : 1, "scratch", &t->scratch));
+    int good =
+        CHECK_OK(zonal__device_alloc(t->on, saved ? saved : 1, "what is saved", &t->saved)) &&
+        CHECK_OK(zonal__device_alloc(t->on, scratch ? scratch : 1, "scratch", &t->scratch));
     for (int a = 0; good && a < ARRAYS; a++)
-        if (!memory->is_host && t->count[a])
-            good = CHECK_OK(memory->take(bytes_of(t, a), "an array", &t->device[a]));
+        if (!zonal__device_is_host(t->on) && t->count[a])
+            good = CHECK_OK(zonal__device_alloc(t->on, bytes_of(t, a), "an array", &t->device[a]));
     return good;
 }
 
 int trial_make(trial *t, const zonal__nn_table *table, zonal__layer_spec spec) {
     int good = 1;
     memset(t, 0, sizeof *t);
+    if (!CHECK_OK(zonal__device_open(table->name, &t->on))) return 0;
     if (!spec.dtype) spec.dtype = ZONAL_DTYPE_FP32;
     t->table = table;
     t->spec = spec;
@@ -149,14 +150,14 @@ zonal_status trial_send(trial *t) {
     to_narrow(t);
     for (int a = 0; a < ARRAYS; a++)
         if (t->device[a])
-            ZONAL_TRY(t->table->memory->write(t->device[a], on_host(t, a), bytes_of(t, a)));
+            ZONAL_TRY(zonal__device_write(t->on, t->device[a], on_host(t, a), bytes_of(t, a)));
     return ZONAL_OK;
 }
 
 zonal_status trial_fetch(trial *t) {
     for (int a = 0; a < ARRAYS; a++)
         if (t->device[a])
-            ZONAL_TRY(t->table->memory->read(on_host(t, a), t->device[a], bytes_of(t, a)));
+            ZONAL_TRY(zonal__device_read(t->on, on_host(t, a), t->device[a], bytes_of(t, a)));
     from_narrow(t);
     return ZONAL_OK;
 }

@@ -13,7 +13,7 @@
 #ifndef ZONAL_TESTS_NN_TRIAL_H
 #define ZONAL_TESTS_NN_TRIAL_H
 
-#include "backend/training/nn.h"
+#include "backend/training/tables.h"
 
 /* The arrays by number. golden/make_nn.py numbers the first six alike. */
 enum {
@@ -41,6 +41,7 @@ int trial_is_narrow(int array);
 
 typedef struct trial {
     const zonal__nn_table *table;
+    const zonal__device *on; /* the first device of the table's backend */
     zonal__layer_spec spec;
     zonal__layer *layer;
     int64_t count[ARRAYS]; /* 0: the layer has no such array */

@@ -12,7 +12,7 @@
 #include "zonal/loss.h"
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
+    return gpu_is_missing(gpu_device() != NULL);
 }
 
 /* ---- 16-bit elements on the host ------------------------------------------------------------- */
@@ -122,16 +122,16 @@ static zonal_status enqueue(void *context, void *stream) {
 static void device_free(device_case *d) {
     zonal_plan_destroy(d->plan);
     zonal_objective_destroy(d->objective);
-    zonal__device_free(d->x);
-    zonal__device_free(d->value);
-    zonal__device_free(d->gradient);
+    zonal__device_free(gpu_device(), d->x);
+    zonal__device_free(gpu_device(), d->value);
+    zonal__device_free(gpu_device(), d->gradient);
 }
 
 static int device_make(const gpu_case *c, const void *x, size_t bytes, device_case *d) {
     zonal_loss_options options;
     memset(d, 0, sizeof *d);
     if (!CHECK_OK(zonal_loss_defaults(c->method, &options))) return 0;
-    options.device = ZONAL_DEVICE_CUDA;
+    strcpy(options.device, "cuda");
     options.precision = c->precision;
     options.dtype = c->dtype;
     options.implementation = c->implementation;
@@ -146,10 +146,11 @@ static int device_make(const gpu_case *c, const void *x, size_t bytes, device_ca
     } else if (!CHECK_OK(zonal_plan_create(&options, c->rows, c->dim, &d->plan))) {
         return 0;
     }
-    return CHECK_OK(zonal__device_alloc(bytes, "x", &d->x)) &&
-           CHECK_OK(zonal__device_alloc(bytes, "gradient", &d->gradient)) &&
-           CHECK_OK(zonal__device_alloc(sizeof(zonal_objective_parts), "value", &d->value)) &&
-           CHECK_OK(zonal__device_write(d->x, x, bytes));
+    return CHECK_OK(zonal__device_alloc(gpu_device(), bytes, "x", &d->x)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), bytes, "gradient", &d->gradient)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), sizeof(zonal_objective_parts), "value",
+                                        &d->value)) &&
+           CHECK_OK(zonal__device_write(gpu_device(), d->x, x, bytes));
 }
 
 static double relative_distance(const gpu_case *c, int64_t n, const void *got, const double *want) {
@@ -215,8 +216,8 @@ static void compare(const gpu_case *c, device_case *d, int64_t n, size_t bytes, 
     void *second = malloc(bytes);
     if (host_objective(c, x, &want, gradient) && CHECK_OK(enqueue(d, NULL)) &&
         CHECK_OK(d->plan ? zonal_plan_status(d->plan) : zonal_objective_status(d->objective)) &&
-        CHECK_OK(zonal__device_read(&got, d->value, sizeof got)) &&
-        CHECK_OK(zonal__device_read(host, d->gradient, bytes))) {
+        CHECK_OK(zonal__device_read(gpu_device(), &got, d->value, sizeof got)) &&
+        CHECK_OK(zonal__device_read(gpu_device(), host, d->gradient, bytes))) {
         double error = relative_distance(c, n, host, gradient);
         double allowed = tolerance_of(c) + half_floor(c, n, gradient);
         check_value(c, got.total, want.total, "value");
@@ -236,9 +237,9 @@ static void compare(const gpu_case *c, device_case *d, int64_t n, size_t bytes, 
                (long long)c->rows, (long long)c->dim,
                fabs(got.total - want.total) / fabs(want.total), error);
         /* The same bits from a graph, replayed. */
-        if (!c->once && CHECK_OK(zonal__device_time(enqueue, d, 1, 2, 3, &us)) &&
-            CHECK_OK(zonal__device_read(&again, d->value, sizeof again)) &&
-            CHECK_OK(zonal__device_read(second, d->gradient, bytes))) {
+        if (!c->once && CHECK_OK(zonal__device_time(gpu_device(), enqueue, d, 1, 2, 3, &us)) &&
+            CHECK_OK(zonal__device_read(gpu_device(), &again, d->value, sizeof again)) &&
+            CHECK_OK(zonal__device_read(gpu_device(), second, d->gradient, bytes))) {
             size_t used = d->plan ? sizeof(double) : sizeof again;
             CHECK_MSG(memcmp(&got, &again, used) == 0 && memcmp(host, second, bytes) == 0,
                       "%s %s %lldx%lldx%lld is not the same when replayed from a graph", c->method,
@@ -500,7 +501,7 @@ static void test_memory(void) {
     zonal_plan_info info;
     if (no_gpu()) return;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &options));
-    options.device = ZONAL_DEVICE_CUDA;
+    strcpy(options.device, "cuda");
     if (CHECK_OK(zonal_plan_create(&options, 16384, 256, &plan))) {
         zonal_plan_info_get(plan, &info);
         printf("# scratch at 16384 x 256: %.1f MiB\n", (double)info.scratch_bytes / 1048576);
@@ -515,7 +516,7 @@ static void test_refusals(void) {
     zonal_plan *plan;
     if (no_gpu()) return;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &options));
-    options.device = ZONAL_DEVICE_CUDA;
+    strcpy(options.device, "cuda");
     options.precision = ZONAL_PRECISION_DOUBLE;
     CHECK_FAILS(zonal_plan_create(&options, 64, 8, &plan), ZONAL_UNSUPPORTED, "fp32, tf32 or bf16");
     options.precision = ZONAL_PRECISION_FP32;

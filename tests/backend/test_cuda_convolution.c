@@ -17,7 +17,7 @@
 static char path[64];
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__nn_cuda() != NULL);
+    return gpu_is_missing(gpu_layers() != NULL);
 }
 
 /* n, side, other side, channels in and out, kernel, stride, pad */
@@ -59,8 +59,8 @@ static void test_stems(void) {
     for (size_t i = 0; i < COUNT(stems); i++) {
         trial got, want;
         int own = is_own(stems[i]);
-        if (!trial_make(&got, zonal__nn_cuda(), spec_of(stems[i]))) continue;
-        CHECK((zonal__nn_cuda()->saved_bytes(got.layer) > 0) == is_filled(stems[i]));
+        if (!trial_make(&got, gpu_layers(), spec_of(stems[i]))) continue;
+        CHECK((gpu_layers()->saved_bytes(got.layer) > 0) == is_filled(stems[i]));
         if (trial_make(&want, zonal__nn_ref(), spec_of(stems[i]))) {
             for (int step = 0; step < 2; step++) {
                 trial_fill_all(&got, step);
@@ -93,7 +93,7 @@ static int64_t differing_nans(const trial *a, const trial *b, int array, int64_t
  * no others: not those beside it that the kernels read along. */
 static void check_nan(const int *c, int64_t place) {
     trial got, want;
-    if (!trial_make(&got, zonal__nn_cuda(), spec_of(c))) return;
+    if (!trial_make(&got, gpu_layers(), spec_of(c))) return;
     if (trial_make(&want, zonal__nn_ref(), spec_of(c))) {
         int64_t nans = 0, outputs, weights;
         trial_fill_all(&got, 0);
@@ -134,7 +134,7 @@ static const int chosen[8] = {4, 13, 11, 24, 40, 3, 1, 1}; /* a shape that no ot
 /* One step of the layer with the choices of the process; the outputs are in *t. After a failure
  * there is nothing to drop. */
 static int step(trial *t) {
-    if (!trial_make(t, zonal__nn_cuda(), spec_of(chosen))) return 0;
+    if (!trial_make(t, gpu_layers(), spec_of(chosen))) return 0;
     trial_fill_all(t, 0);
     if (CHECK_OK(trial_forward(t, 1)) && CHECK_OK(trial_backward(t))) return 1;
     trial_drop(t);
@@ -194,13 +194,14 @@ static void test_choices(void) {
     char kept[80];
     if (no_gpu() || !step(&first)) return;
     snprintf(kept, sizeof kept, "%s.kept", path);
-    CHECK_OK(zonal__device_choices_write(kept));
-    CHECK_OK(zonal__device_choices_write(path));
-    if (replace_choices("direct") && CHECK_OK(zonal__device_choices_read(path)))
+    CHECK_OK(gpu_training()->choices_write(gpu_device(), kept));
+    CHECK_OK(gpu_training()->choices_write(gpu_device(), path));
+    if (replace_choices("direct") && CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
         compare(&first, "plain loops", 0);
-    if (CHECK_OK(zonal__device_choices_read(kept))) compare(&first, "read back", 1);
+    if (CHECK_OK(gpu_training()->choices_read(gpu_device(), kept))) compare(&first, "read back", 1);
     zonal_set_log(count_line, &lines);
-    if (replace_choices("cudnn 9999 1=1") && CHECK_OK(zonal__device_choices_read(path)))
+    if (replace_choices("cudnn 9999 1=1") &&
+        CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
         compare(&first, "measured anew", -1);
     zonal_set_log(NULL, NULL);
     CHECK_MSG(lines == 3, "%d lines in the log, not 3", lines);
@@ -219,7 +220,7 @@ typedef struct timed {
 
 static zonal_status enqueue(void *context, void *stream) {
     timed *t = context;
-    const zonal__nn_table *table = zonal__nn_cuda();
+    const zonal__nn_table *table = gpu_layers();
     table->set_stream(t->layer, stream);
     return t->backward ? table->backward(t->layer, &t->arrays)
                        : table->forward(t->layer, &t->arrays, 1);
@@ -233,7 +234,7 @@ static double seconds(void) {
 
 /* On zeros: the times are for looking at, the choices were made on random data. */
 static void print_speed(const int *c, int first_layer) {
-    const zonal__nn_table *table = zonal__nn_cuda();
+    const zonal__nn_table *table = gpu_layers();
     zonal__layer_spec spec = spec_of(c);
     timed t = {0};
     void *array[7] = {0};
@@ -254,7 +255,7 @@ static void print_speed(const int *c, int first_layer) {
                        table->scratch_bytes(t.layer) + 1};
     int good = 1;
     for (int i = 0; i < 7; i++)
-        good = good && CHECK_OK(table->memory->take(bytes[i], "an array", &array[i]));
+        good = good && CHECK_OK(zonal__device_alloc(gpu_device(), bytes[i], "an array", &array[i]));
     t.arrays = (zonal__layer_arrays){.x = array[0],
                                      .dx = first_layer ? NULL : array[1],
                                      .y = array[2],
@@ -263,16 +264,16 @@ static void print_speed(const int *c, int first_layer) {
                                      .dweight = array[4],
                                      .saved = array[5],
                                      .scratch = array[6]};
-    if (good && CHECK_OK(zonal__device_time(enqueue, &t, 1, 2, 9, &forward))) {
+    if (good && CHECK_OK(zonal__device_time(gpu_device(), enqueue, &t, 1, 2, 9, &forward))) {
         t.backward = 1;
-        CHECK_OK(zonal__device_time(enqueue, &t, 1, 2, 9, &backward));
+        CHECK_OK(zonal__device_time(gpu_device(), enqueue, &t, 1, 2, 9, &backward));
         double tera = 2e-12 * (double)y * (double)taps;
         printf("# %3d x %3d x %4d to %4d, kernel %d stride %d: forward %7.1f us %4.0f TFLOP/s, "
                "backward %7.1f us %4.0f TFLOP/s, scratch %5.1f MiB, made in %.2f s\n",
                c[1], c[2], c[3], c[4], c[5], c[6], forward, tera / forward * 1e6, backward,
                (first_layer ? 1 : 2) * tera / backward * 1e6, (double)bytes[6] / (1 << 20), made);
     }
-    for (int i = 0; i < 7; i++) table->memory->give_back(array[i]);
+    for (int i = 0; i < 7; i++) zonal__device_free(gpu_device(), array[i]);
     table->destroy(t.layer);
 }
 

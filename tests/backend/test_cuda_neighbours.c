@@ -13,7 +13,7 @@
 #include "gpu.h"
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
+    return gpu_is_missing(gpu_device() != NULL);
 }
 
 /* Cheap random numbers in (-1/2, 1/2): a million rows take a second. */
@@ -80,7 +80,7 @@ static void check(int64_t rows, int64_t queries, int64_t dim, int k, int64_t sel
     trial want = {.rows = rows, .queries = queries, .dim = dim, .k = k, .self = self}, got = want;
     int64_t wrong = 0;
     if (trial_init(&want) && trial_init(&got) && CHECK_OK(run(oracle, &want, queries)) &&
-        CHECK_OK(run(zonal__neighbours_cuda(), &got, most_queries))) {
+        CHECK_OK(run(gpu_neighbours(), &got, most_queries))) {
         for (int64_t i = 0; i < queries * k; i++) {
             CHECK_CLOSE(got.cosine[i], want.cosine[i], 1e-8);
             wrong += got.row[i] != want.row[i];
@@ -124,7 +124,7 @@ static void test_copies(void) {
     if (trial_init(&t)) {
         for (int copy = 1; copy < 4; copy++)
             memcpy(t.x + copy * 1000 * DIM, t.x, (size_t)1000 * DIM * sizeof *t.x);
-        CHECK_OK(run(zonal__neighbours_cuda(), &t, t.queries));
+        CHECK_OK(run(gpu_neighbours(), &t, t.queries));
         for (int64_t i = 0; i < t.queries * K; i++)
             CHECK_MSG(i % 4 == 0 ||
                           (t.cosine[i] == t.cosine[i - 1] && t.row[i] == t.row[i - 1] + 1000),
@@ -139,7 +139,7 @@ static void test_all_alike(void) {
     if (no_gpu()) return;
     if (trial_init(&t)) {
         for (int64_t i = 8; i < t.rows * 8; i++) t.x[i] = t.x[i - 8];
-        CHECK_OK(run(zonal__neighbours_cuda(), &t, t.queries));
+        CHECK_OK(run(gpu_neighbours(), &t, t.queries));
         for (int64_t i = 0; i < t.queries * t.k; i++) CHECK(t.row[i] == i % t.k);
     }
     trial_fini(&t);
@@ -153,7 +153,7 @@ static void test_refused(void) {
     double cosine[8];
     int32_t row[8];
     if (no_gpu()) return;
-    table = zonal__neighbours_cuda();
+    table = gpu_neighbours();
     if (!CHECK_OK(table->create(&spec, &n))) return;
     CHECK_FAILS(table->cosines(n, 1, q, out), ZONAL_ARGUMENT, "the bank must be set");
     CHECK_OK(table->set_bank(n, 4, x));
@@ -182,7 +182,7 @@ static void test_time(void) {
     double *cosine = NULL, best = INFINITY, search = INFINITY;
     int32_t *row = NULL;
     if (no_gpu()) return;
-    table = zonal__neighbours_cuda();
+    table = gpu_neighbours();
     if (CHECK_OK(ZONAL_NEW(&x, ROWS * DIM, "rows")) &&
         CHECK_OK(ZONAL_NEW(&q, QUERIES * DIM, "queries")) &&
         CHECK_OK(ZONAL_NEW(&cosine, CALL * K, "cosines")) &&

@@ -20,7 +20,7 @@ enum { OUTPUTS = sizeof outputs / sizeof outputs[0] };
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__nn_cuda() != NULL);
+    return gpu_is_missing(gpu_layers() != NULL);
 }
 
 /* ---- one layer ------------------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static void check_outputs(const trial *got, const trial *want, const char *when)
 static void check_layer(const zonal__nn_table *oracle, zonal__layer_spec spec) {
     trial got, want;
     int single = trial_is_norm(&spec) && spec.n * spec.h * spec.w == 1;
-    if (!trial_make(&got, zonal__nn_cuda(), spec)) return;
+    if (!trial_make(&got, gpu_layers(), spec)) return;
     if (trial_make(&want, oracle, spec)) {
         trial_fill_all(&got, 0);
         trial_fill_all(&want, 0);
@@ -196,7 +196,7 @@ static void test_network_norms(void) {
 static void test_norm_far_from_zero(void) {
     trial got, want;
     zonal__layer_spec spec = LAYER_SPEC(NORM, .n = 64, .h = 33, .w = 33, .channels = 16);
-    if (no_gpu() || !trial_make(&got, zonal__nn_cuda(), spec)) return;
+    if (no_gpu() || !trial_make(&got, gpu_layers(), spec)) return;
     if (trial_make(&want, zonal__nn_ref(), spec)) {
         trial_fill_all(&got, 0);
         trial_fill_all(&want, 0);
@@ -220,7 +220,7 @@ static void test_norm_of_constants(void) {
     for (int channels = 5; channels < 30; channels += 19) { /* one by one, and by 8 */
         trial t;
         if (no_gpu() ||
-            !trial_make(&t, zonal__nn_cuda(),
+            !trial_make(&t, gpu_layers(),
                         LAYER_SPEC(NORM, .n = 100, .h = 3, .w = 3, .channels = channels)))
             return;
         trial_fill_all(&t, 0);
@@ -238,8 +238,7 @@ static void test_norm_of_constants(void) {
 static void test_more_than_32_bits(void) {
     enum { CHANNELS = 64, PIXELS = 1 << 12 };
     const int64_t n = 8193, count = n * PIXELS * CHANNELS;
-    const zonal__memory *memory;
-    const zonal__nn_table *table = zonal__nn_cuda();
+    const zonal__nn_table *table = gpu_layers();
     zonal__layer_spec spec = norm_of((pixels){n, 64, 64, CHANNELS}, ZONAL__ACTIVATION_RELU, 0);
     zonal__layer *layer = NULL;
     void *big[4] = {NULL}, *saved = NULL, *scratch = NULL, *small = NULL;
@@ -247,13 +246,16 @@ static void test_more_than_32_bits(void) {
     float host[6 * CHANNELS] = {0};
     if (no_gpu()) return;
     spec.dtype = ZONAL_DTYPE_BF16;
-    memory = table->memory;
     int good = CHECK_OK(table->create(&spec, &layer));
     for (int i = 0; i < 4; i++)
-        good = good && CHECK_OK(memory->take((size_t)count * 2, "an array", &big[i]));
-    good = good && CHECK_OK(memory->take(table->saved_bytes(layer), "saved", &saved)) &&
-           CHECK_OK(memory->take(table->scratch_bytes(layer), "scratch", &scratch)) &&
-           CHECK_OK(memory->take(sizeof host, "channels", &small));
+        good = good &&
+               CHECK_OK(zonal__device_alloc(gpu_device(), (size_t)count * 2, "an array", &big[i]));
+    good =
+        good &&
+        CHECK_OK(zonal__device_alloc(gpu_device(), table->saved_bytes(layer), "saved", &saved)) &&
+        CHECK_OK(
+            zonal__device_alloc(gpu_device(), table->scratch_bytes(layer), "scratch", &scratch)) &&
+        CHECK_OK(zonal__device_alloc(gpu_device(), sizeof host, "channels", &small));
     for (int c = 0; c < CHANNELS; c++) {
         ones[c] = 0x3f80;
         host[c] = 1;               /* scale */
@@ -273,13 +275,13 @@ static void test_more_than_32_bits(void) {
                                   .running_variance = channels + 3 * CHANNELS,
                                   .dscale = channels + 4 * CHANNELS,
                                   .dbias = channels + 5 * CHANNELS};
-    if (good && CHECK_OK(memory->write(small, host, sizeof host)) &&
-        CHECK_OK(memory->write((char *)big[0] + at, ones, sizeof ones)) &&
-        CHECK_OK(memory->write((char *)big[2] + at, ones, sizeof ones)) &&
+    if (good && CHECK_OK(zonal__device_write(gpu_device(), small, host, sizeof host)) &&
+        CHECK_OK(zonal__device_write(gpu_device(), (char *)big[0] + at, ones, sizeof ones)) &&
+        CHECK_OK(zonal__device_write(gpu_device(), (char *)big[2] + at, ones, sizeof ones)) &&
         CHECK_OK(table->forward(layer, &arrays, 1)) && CHECK_OK(table->backward(layer, &arrays)) &&
-        CHECK_OK(memory->read(first, big[1], sizeof first)) &&
-        CHECK_OK(memory->read(last, (char *)big[1] + at, sizeof last)) &&
-        CHECK_OK(memory->read(host, small, sizeof host))) {
+        CHECK_OK(zonal__device_read(gpu_device(), first, big[1], sizeof first)) &&
+        CHECK_OK(zonal__device_read(gpu_device(), last, (char *)big[1] + at, sizeof last)) &&
+        CHECK_OK(zonal__device_read(gpu_device(), host, small, sizeof host))) {
         double m = (double)(n * PIXELS), xhat = 1 / sqrt(1 / m + 1e-5); /* of the last row */
         for (int c = 0; c < CHANNELS; c++) {
             uint32_t bits = (uint32_t)last[c] << 16;
@@ -290,15 +292,15 @@ static void test_more_than_32_bits(void) {
             CHECK_CLOSE((double)host[5 * CHANNELS + c], 1, 0);
             CHECK_CLOSE((double)host[4 * CHANNELS + c], xhat, 1e-5 * xhat);
         }
-        CHECK_OK(memory->read(first, big[3], sizeof first));
-        CHECK_OK(memory->read(last, (char *)big[3] + at, sizeof last));
+        CHECK_OK(zonal__device_read(gpu_device(), first, big[3], sizeof first));
+        CHECK_OK(zonal__device_read(gpu_device(), last, (char *)big[3] + at, sizeof last));
         CHECK(last[0] == last[CHANNELS - 1] && last[0] > 0x4300); /* dx of the last row: 316 */
         CHECK((first[0] & 0x7fff) < 0x3a00);                      /* of the first: about 1e-5 */
     }
-    for (int i = 0; i < 4; i++) table->memory->give_back(big[i]);
-    memory->give_back(saved);
-    memory->give_back(scratch);
-    memory->give_back(small);
+    for (int i = 0; i < 4; i++) zonal__device_free(gpu_device(), big[i]);
+    zonal__device_free(gpu_device(), saved);
+    zonal__device_free(gpu_device(), scratch);
+    zonal__device_free(gpu_device(), small);
     table->destroy(layer);
 }
 
@@ -362,7 +364,7 @@ static void test_norm_pool_ties_and_nan(void) {
         int channels = i / 2 % 2 ? 20 : 24;
         zonal__layer_spec spec = norm_pool_of((pixels){2, 9, 10, channels}, i / 4);
         spec.dtype = types[i % 2];
-        if (!trial_make(&got, zonal__nn_cuda(), spec)) return;
+        if (!trial_make(&got, gpu_layers(), spec)) return;
         if (trial_make(&want, zonal__nn_ref(), spec)) {
             trial_fill_all(&got, 0);
             trial_fill_all(&want, 0);
@@ -394,7 +396,7 @@ static void test_pool_ties_and_nan(void) {
         zonal__layer_spec spec =
             LAYER_SPEC(MAX_POOL, .n = 2, .h = 9, .w = 9, .channels = channels, .kernel = 3,
                        .stride = 2, .pad = 1, .dtype = types[i % 2]);
-        if (!trial_make(&got, zonal__nn_cuda(), spec)) return;
+        if (!trial_make(&got, gpu_layers(), spec)) return;
         if (trial_make(&want, zonal__nn_ref(), spec)) {
             trial_fill_all(&got, 0);
             trial_fill(&got, X, 0, 3);
@@ -470,8 +472,8 @@ static void check_same(const trial *a, const trial *b, const char *when) {
 static void check_same_bits(zonal__layer_spec spec) {
     trial one, other;
     double us;
-    if (!trial_make(&one, zonal__nn_cuda(), spec)) return;
-    if (trial_make(&other, zonal__nn_cuda(), spec)) {
+    if (!trial_make(&one, gpu_layers(), spec)) return;
+    if (trial_make(&other, gpu_layers(), spec)) {
         fill_thirds(&one);
         fill_thirds(&other);
         CHECK_OK(trial_forward(&one, 1));
@@ -484,7 +486,7 @@ static void check_same_bits(zonal__layer_spec spec) {
         for (int i = Y; i <= DSCALE; i++)
             for (int64_t k = 0; k < other.count[i]; k++) other.wide[i][k] = NAN;
         CHECK_OK(trial_send(&other));
-        CHECK_OK(zonal__device_time(enqueue, &other, 1, 1, 3, &us));
+        CHECK_OK(zonal__device_time(gpu_device(), enqueue, &other, 1, 1, 3, &us));
         CHECK_OK(trial_fetch(&other));
         check_same(&one, &other, "from a graph");
         trial_drop(&other);
@@ -509,14 +511,14 @@ static void test_nan_leaves_no_trace(void) {
         zonal__layer_spec spec = mixed[i / 2];
         trial used, fresh;
         spec.dtype = types[i % 2];
-        if (!trial_make(&used, zonal__nn_cuda(), spec)) continue;
+        if (!trial_make(&used, gpu_layers(), spec)) continue;
         trial_fill_all(&used, 0);
         for (int64_t k = 0; k < used.count[X]; k++) used.wide[X][k] = NAN;
         for (int64_t k = 0; k < used.count[DY]; k++) used.wide[DY][k] = NAN;
         CHECK_OK(trial_forward(&used, 1));
         CHECK_OK(trial_backward(&used));
         CHECK(isnan(used.wide[Y][0]) && isnan(used.wide[DX][0]));
-        if (trial_make(&fresh, zonal__nn_cuda(), spec)) {
+        if (trial_make(&fresh, gpu_layers(), spec)) {
             trial_fill_all(&used, 0);
             trial_fill_all(&fresh, 0);
             run_both(&used, &fresh, 1);
@@ -536,7 +538,7 @@ static void test_nan_of_gradient(void) {
             pixels p = {5, 3, 3, channels};
             zonal__layer_spec spec = which < 2 ? norm_of(p, ZONAL__ACTIVATION_RELU, which)
                                                : norm_pool_of(p, ZONAL__ACTIVATION_RELU);
-            if (!trial_make(&got, zonal__nn_cuda(), spec)) return;
+            if (!trial_make(&got, gpu_layers(), spec)) return;
             if (trial_make(&want, zonal__nn_ref(), spec)) {
                 trial_fill_all(&got, 0);
                 trial_fill_all(&want, 0);
@@ -558,10 +560,10 @@ static void test_forward_only(void) {
         trial got, want;
         zonal__layer_spec spec = mixed[i];
         spec.forward_only = 1;
-        if (!trial_make(&got, zonal__nn_cuda(), spec)) continue;
-        CHECK(zonal__nn_cuda()->saved_bytes(got.layer) == 0);
+        if (!trial_make(&got, gpu_layers(), spec)) continue;
+        CHECK(gpu_layers()->saved_bytes(got.layer) == 0);
         spec.forward_only = 0;
-        if (trial_make(&want, zonal__nn_cuda(), spec)) {
+        if (trial_make(&want, gpu_layers(), spec)) {
             for (int training = 0; training < 2; training++) {
                 trial_fill_all(&got, 0);
                 trial_fill_all(&want, 0);
@@ -578,9 +580,9 @@ static void test_forward_only(void) {
 
 static zonal_status make_and_drop(void *context) {
     zonal__layer *layer = NULL;
-    zonal_status status = zonal__nn_cuda()->create(context, &layer);
+    zonal_status status = gpu_layers()->create(context, &layer);
     CHECK((layer != NULL) == (status == ZONAL_OK));
-    zonal__nn_cuda()->destroy(layer);
+    gpu_layers()->destroy(layer);
     return status;
 }
 
@@ -591,7 +593,7 @@ static void test_allocations(void) {
         spec.dtype = ZONAL_DTYPE_BF16;
         test_every_allocation("a layer", make_and_drop, &spec);
     }
-    zonal__nn_cuda()->destroy(NULL);
+    gpu_layers()->destroy(NULL);
 }
 
 static void test_refused(void) {
@@ -604,11 +606,11 @@ static void test_refused(void) {
     apart.stride = 3;
     apart.dtype = ZONAL_DTYPE_FP32;
     if (no_gpu()) return;
-    CHECK_FAILS(zonal__nn_cuda()->create(&apart, &layer), ZONAL_UNSUPPORTED, "got 3, 3 and 1");
+    CHECK_FAILS(gpu_layers()->create(&apart, &layer), ZONAL_UNSUPPORTED, "got 3, 3 and 1");
     CHECK(layer == NULL);
-    CHECK_FAILS(zonal__nn_cuda()->create(&wide, &layer), ZONAL_UNSUPPORTED, "at most 16, got 17");
+    CHECK_FAILS(gpu_layers()->create(&wide, &layer), ZONAL_UNSUPPORTED, "at most 16, got 17");
     CHECK(layer == NULL);
-    CHECK_FAILS(zonal__nn_cuda()->create(&half, &layer), ZONAL_DTYPE, "fp32 or bf16");
+    CHECK_FAILS(gpu_layers()->create(&half, &layer), ZONAL_DTYPE, "fp32 or bf16");
     CHECK(layer == NULL);
 }
 
@@ -660,8 +662,9 @@ typedef struct timed {
 
 static zonal_status enqueue_timed(void *context, void *stream) {
     timed *t = context;
-    const zonal__nn_table *table = zonal__nn_cuda();
-    if (t->copies) return table->memory->copy(stream, t->arrays.y, t->arrays.x, t->bytes);
+    const zonal__nn_table *table = gpu_layers();
+    if (t->copies)
+        return zonal__device_copy_on(gpu_device(), stream, t->arrays.y, t->arrays.x, t->bytes);
     table->set_stream(t->layer, stream);
     return t->backward ? table->backward(t->layer, &t->arrays)
                        : table->forward(t->layer, &t->arrays, 1);
@@ -669,7 +672,7 @@ static zonal_status enqueue_timed(void *context, void *stream) {
 
 /* All arrays lie one after the other in one piece of memory, so nothing else is to be freed. */
 static int timed_init(timed *t, const zonal__layer_spec *spec, void **memory) {
-    const zonal__nn_table *table = zonal__nn_cuda();
+    const zonal__nn_table *table = gpu_layers();
     enum { BIG = 6, SMALL = 8 };
     size_t saved, scratch, small = ((size_t)spec->channels * sizeof(float) + 63) / 64 * 64;
     *t = (timed){.bytes = (size_t)(spec->n * spec->h * spec->w) * (size_t)spec->channels * 2};
@@ -677,8 +680,8 @@ static int timed_init(timed *t, const zonal__layer_spec *spec, void **memory) {
     size_t big = (t->bytes + 63) / 64 * 64;
     saved = (table->saved_bytes(t->layer) + 63) / 64 * 64;
     scratch = (table->scratch_bytes(t->layer) + 63) / 64 * 64;
-    if (!CHECK_OK(
-            table->memory->take(BIG * big + SMALL * small + saved + scratch, "the arrays", memory)))
+    if (!CHECK_OK(zonal__device_alloc(gpu_device(), BIG * big + SMALL * small + saved + scratch,
+                                      "the arrays", memory)))
         return 0;
     char *at = *memory;
     void *bigs[BIG];
@@ -718,14 +721,14 @@ static times time_layer(const zonal__layer_spec *spec) {
     if (timed_init(&t, spec, &memory)) {
         us.gb = 1e-9 * (double)t.bytes;
         t.copies = 1;
-        CHECK_OK(zonal__device_time(enqueue_timed, &t, 1, 2, 9, &us.copy));
+        CHECK_OK(zonal__device_time(gpu_device(), enqueue_timed, &t, 1, 2, 9, &us.copy));
         t.copies = 0;
-        CHECK_OK(zonal__device_time(enqueue_timed, &t, 1, 2, 9, &us.forward));
+        CHECK_OK(zonal__device_time(gpu_device(), enqueue_timed, &t, 1, 2, 9, &us.forward));
         t.backward = 1;
-        CHECK_OK(zonal__device_time(enqueue_timed, &t, 1, 2, 9, &us.backward));
+        CHECK_OK(zonal__device_time(gpu_device(), enqueue_timed, &t, 1, 2, 9, &us.backward));
     }
-    zonal__nn_cuda()->memory->give_back(memory);
-    zonal__nn_cuda()->destroy(t.layer);
+    zonal__device_free(gpu_device(), memory);
+    gpu_layers()->destroy(t.layer);
     return us;
 }
 

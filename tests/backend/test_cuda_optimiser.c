@@ -5,7 +5,6 @@
  */
 
 #include "backend/device.h"
-#include "backend/memory.h"
 #include "backend/training/optimiser.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -15,7 +14,7 @@
 enum { STEPS = 10, MOST_SEGMENTS = 6 };
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__optimiser_cuda() != NULL);
+    return gpu_is_missing(gpu_optimisers() != NULL);
 }
 
 /* ---- a problem ------------------------------------------------------------------------------- */
@@ -31,7 +30,7 @@ enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
  * them. The gradient pulls each parameter to a place of its own. */
 typedef struct problem {
     const zonal__optimiser_table *table;
-    const zonal__memory *memory;
+    const zonal__device *device;
     zonal__optimiser_spec spec;
     zonal__optimiser_segment segments[MOST_SEGMENTS];
     int64_t segment_count, count;
@@ -53,7 +52,7 @@ static void lay_out(problem *p, const int64_t *counts) {
 }
 
 static int take(problem *p, void *out, size_t bytes) {
-    return CHECK_OK(p->memory->take(bytes, "an array", (void **)out));
+    return CHECK_OK(zonal__device_alloc(p->device, bytes, "an array", (void **)out));
 }
 
 static int take_all(problem *p) {
@@ -73,18 +72,18 @@ static void problem_fini(problem *p) {
     zonal__free(p->gradients);
     zonal__free(p->target);
     zonal__free(p->copy);
-    p->memory->give_back(p->arrays.parameters);
-    p->memory->give_back((void *)(uintptr_t)p->arrays.gradients);
-    p->memory->give_back(p->arrays.copy);
-    p->memory->give_back(p->numbers);
-    p->memory->give_back(p->norm);
+    zonal__device_free(p->device, p->arrays.parameters);
+    zonal__device_free(p->device, (void *)(uintptr_t)p->arrays.gradients);
+    zonal__device_free(p->device, p->arrays.copy);
+    zonal__device_free(p->device, p->numbers);
+    zonal__device_free(p->device, p->norm);
 }
 
 static int problem_init(problem *p, const zonal__optimiser_table *table, zonal__optimiser_spec spec,
                         const int64_t *counts) {
     zonal__random random = {.seed = test_seed, .stream = ZONAL__STREAM_TEST};
     *p = (problem){.table = table, .spec = spec};
-    p->memory = table == zonal__optimiser_ref() ? &zonal__memory_host : &zonal__memory_device;
+    p->device = table == zonal__optimiser_ref() ? zonal__device_cpu() : gpu_device();
     lay_out(p, counts);
     p->spec.count = p->count;
     if (!take_all(p) ||
@@ -100,7 +99,8 @@ static int problem_init(problem *p, const zonal__optimiser_table *table, zonal__
         p->gradients[i] = NAN; /* what lies in a gap must not matter */
         p->copy[i] = 0x1234;
     }
-    CHECK_OK(p->memory->write(p->arrays.copy, p->copy, (size_t)p->count * sizeof *p->copy));
+    CHECK_OK(zonal__device_write(p->device, p->arrays.copy, p->copy,
+                                 (size_t)p->count * sizeof *p->copy));
     return 1;
 }
 
@@ -114,21 +114,23 @@ static void make_gradient(problem *p) {
 
 static int send(problem *p) {
     size_t bytes = (size_t)p->count * sizeof(float);
-    return CHECK_OK(p->memory->write(p->arrays.parameters, p->parameters, bytes)) &&
-           CHECK_OK(p->memory->write((void *)(uintptr_t)p->arrays.gradients, p->gradients, bytes));
+    return CHECK_OK(zonal__device_write(p->device, p->arrays.parameters, p->parameters, bytes)) &&
+           CHECK_OK(zonal__device_write(p->device, (void *)(uintptr_t)p->arrays.gradients,
+                                        p->gradients, bytes));
 }
 
 static int fetch(problem *p, double *norm) {
-    return CHECK_OK(p->memory->read(p->parameters, p->arrays.parameters,
-                                    (size_t)p->count * sizeof(float))) &&
-           CHECK_OK(p->memory->read(p->copy, p->arrays.copy, (size_t)p->count * sizeof *p->copy)) &&
-           CHECK_OK(p->memory->read(norm, p->norm, sizeof *norm));
+    return CHECK_OK(zonal__device_read(p->device, p->parameters, p->arrays.parameters,
+                                       (size_t)p->count * sizeof(float))) &&
+           CHECK_OK(zonal__device_read(p->device, p->copy, p->arrays.copy,
+                                       (size_t)p->count * sizeof *p->copy)) &&
+           CHECK_OK(zonal__device_read(p->device, norm, p->norm, sizeof *norm));
 }
 
 static int set_numbers(problem *p, int step) {
     zonal__optimiser_numbers numbers;
     return CHECK_OK(zonal__optimiser_numbers_make(&p->spec, 0.01 / step, step, &numbers)) &&
-           CHECK_OK(p->memory->write(p->numbers, &numbers, sizeof numbers));
+           CHECK_OK(zonal__device_write(p->device, p->numbers, &numbers, sizeof numbers));
 }
 
 /* Step number "step" (from 1) with the gradient that is there. */
@@ -167,7 +169,8 @@ static void check_state(problem *got, problem *want) {
         if (CHECK_OK(got->table->state(got->optimiser, parts[k], &device)) &&
             CHECK_OK(want->table->state(want->optimiser, parts[k], &host)) &&
             CHECK_OK(ZONAL_NEW(&fetched, got->count, "a state")) &&
-            CHECK_OK(got->memory->read(fetched, device, (size_t)got->count * sizeof(float)))) {
+            CHECK_OK(zonal__device_read(got->device, fetched, device,
+                                        (size_t)got->count * sizeof(float)))) {
             double norm = 0;
             for (int64_t i = 0; i < got->count; i++) norm += (double)host[i] * (double)host[i];
             CHECK(distance(got->count, fetched, host) <= 2e-6 * sqrt(norm) + 1e-9);
@@ -182,7 +185,7 @@ static void check_ten_steps(int kind, int variant, const int64_t *counts) {
     problem got, want;
     zonal__optimiser_spec spec = spec_of(kind, variant);
     double got_norm, want_norm;
-    if (!problem_init(&got, zonal__optimiser_cuda(), spec, counts)) return;
+    if (!problem_init(&got, gpu_optimisers(), spec, counts)) return;
     if (problem_init(&want, zonal__optimiser_ref(), spec, counts)) {
         for (int step = 1; step <= STEPS; step++) {
             make_gradient(&got);
@@ -227,8 +230,8 @@ static void check_refused(int kind, int64_t segment, float bad) {
     problem p, clean;
     double norm;
     zonal__optimiser_spec spec = spec_of(kind, 0);
-    if (!problem_init(&p, zonal__optimiser_cuda(), spec, layouts[3])) return;
-    if (problem_init(&clean, zonal__optimiser_cuda(), spec, layouts[3])) {
+    if (!problem_init(&p, gpu_optimisers(), spec, layouts[3])) return;
+    if (problem_init(&clean, gpu_optimisers(), spec, layouts[3])) {
         make_gradient(&p);
         p.gradients[p.segments[segment].offset + p.segments[segment].count - 1] = bad;
         CHECK(run_step(&p, 1, &norm));
@@ -274,27 +277,27 @@ static void test_graph(void) {
         problem called, replayed;
         double norm[2];
         void *stream = NULL, *graph = NULL;
-        if (!problem_init(&called, zonal__optimiser_cuda(), spec_of(kind, 1), layouts[6])) return;
-        if (problem_init(&replayed, zonal__optimiser_cuda(), spec_of(kind, 1), layouts[6])) {
-            if (CHECK_OK(zonal__device_stream_create(&stream)) &&
-                CHECK_OK(zonal__device_graph_begin(stream))) {
+        if (!problem_init(&called, gpu_optimisers(), spec_of(kind, 1), layouts[6])) return;
+        if (problem_init(&replayed, gpu_optimisers(), spec_of(kind, 1), layouts[6])) {
+            if (CHECK_OK(zonal__device_stream_create(gpu_device(), &stream)) &&
+                CHECK_OK(zonal__device_graph_begin(gpu_device(), stream))) {
                 CHECK_OK(enqueue(&replayed, stream));
-                CHECK_OK(zonal__device_graph_end(stream, &graph));
+                CHECK_OK(zonal__device_graph_end(gpu_device(), stream, &graph));
             }
             for (int step = 1; graph && step <= STEPS; step++) {
                 make_gradient(&called);
                 make_gradient(&replayed);
                 CHECK(run_step(&called, step, &norm[0]));
                 CHECK(send(&replayed) && set_numbers(&replayed, step));
-                CHECK_OK(zonal__device_graph_launch(graph, stream));
-                CHECK_OK(zonal__device_synchronise());
+                CHECK_OK(zonal__device_graph_launch(gpu_device(), graph, stream));
+                CHECK_OK(zonal__device_synchronise(gpu_device()));
                 CHECK(fetch(&replayed, &norm[1]) && norm[0] == norm[1]);
                 CHECK(memcmp(called.parameters, replayed.parameters,
                              (size_t)called.count * sizeof(float)) == 0);
             }
             CHECK_OK(replayed.table->status(replayed.optimiser));
-            zonal__device_graph_destroy(graph);
-            zonal__device_stream_destroy(stream);
+            zonal__device_graph_destroy(gpu_device(), graph);
+            zonal__device_stream_destroy(gpu_device(), stream);
             problem_fini(&replayed);
         }
         problem_fini(&called);
@@ -305,7 +308,7 @@ static void test_copy(void) {
     problem p;
     double norm;
     if (no_gpu() ||
-        !problem_init(&p, zonal__optimiser_cuda(), spec_of(ZONAL__OPTIMISER_ADAMW, 0), layouts[3]))
+        !problem_init(&p, gpu_optimisers(), spec_of(ZONAL__OPTIMISER_ADAMW, 0), layouts[3]))
         return;
     p.parameters[0] = 1 + 0x1p-8f; /* ties: down to 1, up to 1 + 2^-6 */
     p.parameters[1] = 1 + 3 * 0x1p-8f;
@@ -321,8 +324,8 @@ static zonal_status make_and_drop(void *context) {
     zonal__optimiser_segment segment = {"a", 0, 3, 1, 1};
     zonal__optimiser *optimiser;
     spec.count = 3;
-    ZONAL_TRY(zonal__optimiser_cuda()->create(&spec, &segment, 1, &optimiser));
-    zonal__optimiser_cuda()->destroy(optimiser);
+    ZONAL_TRY(gpu_optimisers()->create(&spec, &segment, 1, &optimiser));
+    gpu_optimisers()->destroy(optimiser);
     return ZONAL_OK;
 }
 
@@ -330,7 +333,7 @@ static void test_allocations(void) {
     if (no_gpu()) return;
     for (int kind = 0; kind < 3; kind++)
         test_every_allocation("an optimiser", make_and_drop, &kind);
-    zonal__optimiser_cuda()->destroy(NULL);
+    gpu_optimisers()->destroy(NULL);
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
@@ -343,11 +346,11 @@ static void test_speed(void) {
     double us;
     if (no_gpu()) return;
     for (int kind = 0; kind < 3; kind++) {
-        if (!problem_init(&p, zonal__optimiser_cuda(), spec_of(kind, 1), counts)) return;
+        if (!problem_init(&p, gpu_optimisers(), spec_of(kind, 1), counts)) return;
         if (send(&p) && set_numbers(&p, 1)) {
-            CHECK_OK(p.memory->write((void *)(uintptr_t)p.arrays.gradients, p.parameters,
-                                     (size_t)p.count * sizeof(float)));
-            CHECK_OK(zonal__device_time(enqueue, &p, 1, 3, 15, &us));
+            CHECK_OK(zonal__device_write(p.device, (void *)(uintptr_t)p.arrays.gradients,
+                                         p.parameters, (size_t)p.count * sizeof(float)));
+            CHECK_OK(zonal__device_time(gpu_device(), enqueue, &p, 1, 3, 15, &us));
             p.table->set_stream(p.optimiser, NULL); /* the timer's is gone */
             double bytes = kind == ZONAL__OPTIMISER_ADAMW  ? 34
                            : kind == ZONAL__OPTIMISER_LARS ? 30

@@ -19,7 +19,7 @@
 static const double allowed_steps = 0.1;
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
+    return gpu_is_missing(gpu_device() != NULL);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */
@@ -130,44 +130,46 @@ enum { GUARD = 256 };
 
 static zonal_status enqueue(void *context, void *stream) {
     device_views *d = context;
-    zonal__views_cuda()->set_stream(d->views, stream);
-    return zonal__views_cuda()->run(d->views, d->base, d->pictures, d->params, d->c->spec.count,
-                                    d->out);
+    gpu_views()->set_stream(d->views, stream);
+    return gpu_views()->run(d->views, d->base, d->pictures, d->params, d->c->spec.count, d->out);
 }
 
 static void device_fini(device_views *d) {
-    zonal__views_cuda()->destroy(d->views);
-    zonal__device_free(d->base);
-    zonal__device_free(d->pictures);
-    zonal__device_free(d->params);
-    zonal__device_free(d->out);
+    gpu_views()->destroy(d->views);
+    zonal__device_free(gpu_device(), d->base);
+    zonal__device_free(gpu_device(), d->pictures);
+    zonal__device_free(gpu_device(), d->params);
+    zonal__device_free(gpu_device(), d->out);
 }
 
 /* The output begins as all ones, which is NaN in both types. */
 static int poison(const device_views *d, void *host) {
     memset(host, 0xff, d->out_bytes);
-    return CHECK_OK(zonal__device_write(d->out, host, d->out_bytes));
+    return CHECK_OK(zonal__device_write(gpu_device(), d->out, host, d->out_bytes));
 }
 
 static int device_init(const views_case *c, device_views *d) {
     size_t params = (size_t)c->spec.count * sizeof *c->views;
     *d = (device_views){.c = c};
     d->out_bytes = (size_t)(c->spec.count * elements_of(&c->spec)) * element_size(&c->spec) + GUARD;
-    return CHECK_OK(zonal__views_cuda()->create(&c->spec, &d->views)) &&
-           CHECK_OK(zonal__device_alloc(c->album->bytes, "pictures", &d->base)) &&
-           CHECK_OK(zonal__device_alloc(sizeof c->album->pictures, "pictures", &d->pictures)) &&
-           CHECK_OK(zonal__device_alloc(params, "parameters", &d->params)) &&
-           CHECK_OK(zonal__device_alloc(d->out_bytes, "views", &d->out)) &&
-           CHECK_OK(zonal__device_write(d->base, c->album->pixels, c->album->bytes)) &&
+    return CHECK_OK(gpu_views()->create(&c->spec, &d->views)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), c->album->bytes, "pictures", &d->base)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), sizeof c->album->pictures, "pictures",
+                                        &d->pictures)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), params, "parameters", &d->params)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), d->out_bytes, "views", &d->out)) &&
            CHECK_OK(
-               zonal__device_write(d->pictures, c->album->pictures, sizeof c->album->pictures)) &&
-           CHECK_OK(zonal__device_write(d->params, c->views, params));
+               zonal__device_write(gpu_device(), d->base, c->album->pixels, c->album->bytes)) &&
+           CHECK_OK(zonal__device_write(gpu_device(), d->pictures, c->album->pictures,
+                                        sizeof c->album->pictures)) &&
+           CHECK_OK(zonal__device_write(gpu_device(), d->params, c->views, params));
 }
 
 /* Runs into "host", which starts and ends as poison. */
 static int device_run(device_views *d, void *host) {
-    return poison(d, host) && CHECK_OK(enqueue(d, NULL)) && CHECK_OK(zonal__device_synchronise()) &&
-           CHECK_OK(zonal__device_read(host, d->out, d->out_bytes));
+    return poison(d, host) && CHECK_OK(enqueue(d, NULL)) &&
+           CHECK_OK(zonal__device_synchronise(gpu_device())) &&
+           CHECK_OK(zonal__device_read(gpu_device(), host, d->out, d->out_bytes));
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -271,8 +273,9 @@ static void run_case(const views_case *c, int64_t stride) {
         if (device_run(&d, host)) {
             compare_all(c, host, stride);
             check_guard(c, &d, host);
-            if (poison(&d, again) && CHECK_OK(zonal__device_time(enqueue, &d, 1, 1, 2, &us)) &&
-                CHECK_OK(zonal__device_read(again, d.out, d.out_bytes)))
+            if (poison(&d, again) &&
+                CHECK_OK(zonal__device_time(gpu_device(), enqueue, &d, 1, 1, 2, &us)) &&
+                CHECK_OK(zonal__device_read(gpu_device(), again, d.out, d.out_bytes)))
                 CHECK_MSG(memcmp(host, again, d.out_bytes) == 0,
                           "%s is not the same when replayed from a graph", c->name);
         }
@@ -630,7 +633,8 @@ static void test_targets(void) {
             if (kind == ZONAL__VIEW_PHOTOGRAPH) views[n].blur = (float)uniform(0.1, 2);
             if (kind == ZONAL__VIEW_TEXTURE) views[n].noise = 0.05f;
         }
-        if (device_init(&c, &d) && CHECK_OK(zonal__device_time(enqueue, &d, 1, 5, 21, &us)))
+        if (device_init(&c, &d) &&
+            CHECK_OK(zonal__device_time(gpu_device(), enqueue, &d, 1, 5, 21, &us)))
             printf("# 512 %s at 224 px: %.0f us\n",
                    kind == ZONAL__VIEW_TEXTURE ? "textures with noise" : "photographs, all blurred",
                    us);
@@ -644,8 +648,8 @@ static void test_targets(void) {
 
 static zonal_status make_and_drop(void *context) {
     zonal__views *views;
-    ZONAL_TRY(zonal__views_cuda()->create(context, &views));
-    zonal__views_cuda()->destroy(views);
+    ZONAL_TRY(gpu_views()->create(context, &views));
+    gpu_views()->destroy(views);
     return ZONAL_OK;
 }
 
@@ -653,7 +657,7 @@ static void test_contract(void) {
     zonal__views_spec spec = make_spec(ZONAL__VIEW_PHOTOGRAPH, 200, 200, 3, 4, 129);
     zonal__views *views;
     if (no_gpu()) return;
-    const zonal__views_table *cuda = zonal__views_cuda();
+    const zonal__views_table *cuda = gpu_views();
     CHECK_FAILS(cuda->create(&spec, &views), ZONAL_UNSUPPORTED, "at most 127 taps");
     CHECK(views == NULL);
     spec.blur_taps = 9;
@@ -672,8 +676,8 @@ static void test_contract(void) {
 
 /* Without a GPU there is no table, but a reason. */
 static void test_presence(void) {
-    const zonal__views_table *cuda = zonal__views_cuda();
-    if (zonal__device_available() == ZONAL_OK) {
+    const zonal__views_table *cuda = gpu_views();
+    if (gpu_device() != NULL) {
         CHECK(cuda != NULL && strcmp(cuda->name, "cuda") == 0);
     } else {
         CHECK(cuda == NULL);

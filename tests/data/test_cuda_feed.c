@@ -13,7 +13,7 @@
 enum { BATCH = 12, SIDE = 40, LOCAL = 24, STEPS = 9 };
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__device_available() == ZONAL_OK);
+    return gpu_is_missing(gpu_device() != NULL);
 }
 
 typedef struct laws {
@@ -51,7 +51,8 @@ static double largest_difference(const zonal__loader_options *o, int g, const zo
     float *there = malloc(n * sizeof *there);
     const float *here = host->views[g];
     double worst = 0;
-    if (!CHECK_OK(zonal__device_read(there, device->views[g], n * sizeof *there))) worst = INFINITY;
+    if (!CHECK_OK(zonal__device_read(gpu_device(), there, device->views[g], n * sizeof *there)))
+        worst = INFINITY;
     for (size_t i = 0; i < n && worst < INFINITY; i++) {
         double e = fabs((double)there[i] - here[i]);
         worst = !(e <= worst) ? e : worst;
@@ -81,13 +82,13 @@ static void check_steps(zonal__source *source, int photographs, zonal__residence
     void *stream = NULL;
     if (!CHECK_OK(zonal__loader_create(&options.loader, &loader))) return;
     if (CHECK_OK(zonal__feed_create(&options, &feed)) &&
-        CHECK_OK(zonal__device_stream_create(&stream))) {
+        CHECK_OK(zonal__device_stream_create(gpu_device(), &stream))) {
         CHECK(zonal__feed_is_resident(feed) == (residence == ZONAL__RESIDENCE_RESIDENT));
         for (int step = 0; step < STEPS; step++) {
             const zonal__batch *host, *device;
             if (!CHECK_OK(zonal__loader_next(loader, &host)) ||
                 !CHECK_OK(zonal__feed_next(feed, stream, &device)) ||
-                !CHECK_OK(zonal__device_synchronise()))
+                !CHECK_OK(zonal__device_synchronise(gpu_device())))
                 break;
             CHECK(host->step == device->step && host->count == device->count);
             CHECK(memcmp(host->samples, device->samples, (size_t)host->count * 8) == 0);
@@ -101,7 +102,7 @@ static void check_steps(zonal__source *source, int photographs, zonal__residence
         }
     }
     zonal__feed_destroy(feed);
-    zonal__device_stream_destroy(stream);
+    zonal__device_stream_destroy(gpu_device(), stream);
     zonal__loader_destroy(loader);
 }
 
@@ -114,8 +115,9 @@ static int same_views(const zonal__loader_options *o, const zonal__batch *a,
         size_t bytes = sizeof(float) * (size_t)(group->views * a->count * group->width *
                                                 group->height * o->channels);
         char *x = malloc(bytes), *y = malloc(bytes);
-        same &= CHECK_OK(zonal__device_read(x, a->views[g], bytes)) &&
-                CHECK_OK(zonal__device_read(y, b->views[g], bytes)) && memcmp(x, y, bytes) == 0;
+        same &= CHECK_OK(zonal__device_read(gpu_device(), x, a->views[g], bytes)) &&
+                CHECK_OK(zonal__device_read(gpu_device(), y, b->views[g], bytes)) &&
+                memcmp(x, y, bytes) == 0;
         free(x);
         free(y);
     }
@@ -128,12 +130,12 @@ static zonal_status replay(zonal__feed *feed, void *stream, void **graphs,
     int turn;
     ZONAL_TRY(zonal__feed_prepare(feed, stream, batch, &turn));
     if (!graphs[turn]) {
-        ZONAL_TRY(zonal__device_graph_begin(stream));
+        ZONAL_TRY(zonal__device_graph_begin(gpu_device(), stream));
         zonal_status status = zonal__feed_launch(feed, stream);
-        ZONAL_TRY(zonal__device_graph_end(stream, &graphs[turn]));
+        ZONAL_TRY(zonal__device_graph_end(gpu_device(), stream, &graphs[turn]));
         ZONAL_TRY(status);
     }
-    ZONAL_TRY(zonal__device_graph_launch(graphs[turn], stream));
+    ZONAL_TRY(zonal__device_graph_launch(gpu_device(), graphs[turn], stream));
     return zonal__feed_release(feed, stream);
 }
 
@@ -148,23 +150,24 @@ static void check_graphs(zonal__source *source, zonal__residence residence) {
     void *stream = NULL, *graphs[ZONAL__FEED_TURNS] = {NULL};
     if (CHECK_OK(zonal__feed_create(&options, &captured)) &&
         CHECK_OK(zonal__feed_create(&options, &usual)) &&
-        CHECK_OK(zonal__device_stream_create(&stream)))
+        CHECK_OK(zonal__device_stream_create(gpu_device(), &stream)))
         for (int i = 0; i < 5 * 3; i++) {
             if (i % 5 == 0 && (!CHECK_OK(zonal__feed_seek(captured, places[i / 5])) ||
                                !CHECK_OK(zonal__feed_seek(usual, places[i / 5]))))
                 break;
             if (!CHECK_OK(replay(captured, stream, graphs, &a)) ||
                 !CHECK_OK(zonal__feed_next(usual, stream, &b)) ||
-                !CHECK_OK(zonal__device_synchronise()))
+                !CHECK_OK(zonal__device_synchronise(gpu_device())))
                 break;
             CHECK(a->step == places[i / 5] + i % 5);
             CHECK_MSG(same_views(&options.loader, a, b), "step %d: a replay makes other views",
                       (int)a->step);
         }
-    for (int i = 0; i < ZONAL__FEED_TURNS; i++) zonal__device_graph_destroy(graphs[i]);
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++)
+        zonal__device_graph_destroy(gpu_device(), graphs[i]);
     zonal__feed_destroy(captured);
     zonal__feed_destroy(usual);
-    zonal__device_stream_destroy(stream);
+    zonal__device_stream_destroy(gpu_device(), stream);
 }
 
 static void test_graphs(void) {

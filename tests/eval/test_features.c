@@ -30,7 +30,7 @@ static zonal_status make_model(zonal_dtype dtype, zonal__model **model) {
     spec.projector_layers = 1;
     spec.projector_width[0] = PROJECTED;
     spec.dtype = dtype;
-    ZONAL_TRY(zonal__model_create(&spec, zonal__nn_cpu(), model));
+    ZONAL_TRY(zonal__model_create(&spec, zonal__device_cpu(), model));
     status = zonal__model_initialise(*model, test_seed, 0);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__model_destroy(*model);

@@ -688,7 +688,7 @@ static void test_methods(void) {
     int n = 0;
     while (zonal_method_name(n)) {
         CHECK_OK(zonal_loss_defaults(zonal_method_name(n), &options));
-        CHECK(options.precision == ZONAL_PRECISION_FP32 && options.device == ZONAL_DEVICE_CPU);
+        CHECK(options.precision == ZONAL_PRECISION_FP32 && strcmp(options.device, "cpu") == 0);
         int tested = 0;
         for (int i = 0; i < GOLDEN_LOSSES; i++)
             tested += strcmp(golden_losses[i].method, zonal_method_name(n)) == 0;
@@ -749,7 +749,11 @@ static void test_bad_options(void) {
     CHECK_FAILS(create(BUT("mmd-heat", precision, (zonal_precision)9), 8, 8), bad, "precision 9");
     CHECK_FAILS(create(BUT("mmd-heat", estimator, (zonal_estimator)3), 8, 8), bad, "estimator 3");
     CHECK_FAILS(create(BUT("kl-heat", kl_norm, (zonal_kl_norm)2), 8, 8), bad, "KL norm 2");
-    CHECK_FAILS(create(BUT("mmd-heat", device, (zonal_device)2), 8, 8), bad, "device 2");
+    changed = defaults("mmd-heat");
+    snprintf(changed.device, sizeof changed.device, "gpu");
+    CHECK_FAILS(create(changed, 8, 8), bad, "there is no device gpu");
+    memset(changed.device, 'x', sizeof changed.device);
+    CHECK_FAILS(create(changed, 8, 8), bad, "has no end");
     CHECK_FAILS(create(BUT("mmd-heat", implementation, (zonal_implementation)4), 8, 8), bad,
                 "implementation 4");
     for (int i = 0; zonal_method_name(i); i++) {

@@ -130,12 +130,12 @@ static void drop_run(fixture *f) {
 }
 
 static zonal_status make_fixture(fixture *f, const golden_network *golden,
-                                 const zonal__nn_table *table, zonal_dtype dtype) {
+                                 const zonal__device *device, zonal_dtype dtype) {
     zonal__network_spec spec = golden->spec;
     zonal__run_spec run = {.n = golden->n, .h = golden->h, .w = golden->w};
     *f = (fixture){0};
     spec.dtype = dtype;
-    ZONAL_TRY(zonal__model_create(&spec, table, &f->model));
+    ZONAL_TRY(zonal__model_create(&spec, device, &f->model));
     fill_golden(f->model, golden->seed);
     return add_run(f, f->model, &run, golden->seed);
 }
@@ -204,7 +204,7 @@ static void check_table(int depth, const golden_entry *want, size_t count) {
     zonal__model *model;
     spec.depth = depth;
     spec.projector_layers = 0;
-    if (!CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &model))) return;
+    if (!CHECK_OK(zonal__model_create(&spec, zonal__device_ref(), &model))) return;
     CHECK_MSG((size_t)model->graph.entry_count == count, "%d entries, torchvision has %zu",
               model->graph.entry_count, count);
     for (size_t i = 0; i < count && i < (size_t)model->graph.entry_count; i++) {
@@ -234,11 +234,11 @@ static void test_names_and_shapes(void) {
  * off by 2e-5. */
 static const double ref_tolerance = 2e-5, cpu_tolerance = 1e-4;
 
-static void check_golden(const golden_network *golden, const zonal__nn_table *table,
+static void check_golden(const golden_network *golden, const zonal__device *device,
                          double tolerance) {
     fixture f;
     zonal__run_outputs outputs;
-    if (CHECK_OK(make_fixture(&f, golden, table, ZONAL_DTYPE_FP32)) &&
+    if (CHECK_OK(make_fixture(&f, golden, device, ZONAL_DTYPE_FP32)) &&
         CHECK(f.model->graph.entry_count == golden->entry_count) &&
         CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, NULL, &outputs))) {
         check_probe(golden->name, "features", golden->n * f.model->graph.feature_dim,
@@ -260,12 +260,12 @@ static void check_golden(const golden_network *golden, const zonal__nn_table *ta
 
 static void test_golden_ref(void) {
     for (int i = 0; i < GOLDEN_NETWORKS; i++)
-        check_golden(&golden_networks[i], zonal__nn_ref(), ref_tolerance);
+        check_golden(&golden_networks[i], zonal__device_ref(), ref_tolerance);
 }
 
 static void test_golden_cpu(void) {
     for (int i = 0; i < GOLDEN_NETWORKS; i++)
-        check_golden(&golden_networks[i], zonal__nn_cpu(), cpu_tolerance);
+        check_golden(&golden_networks[i], zonal__device_cpu(), cpu_tolerance);
 }
 
 /* ---- the block ------------------------------------------------------------------------------- */
@@ -274,7 +274,7 @@ static void test_entries_lie_apart(void) {
     zonal__network_spec spec = golden_networks[0].spec;
     zonal__model *model;
     int64_t end[2] = {0, 0};
-    if (!CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &model))) return;
+    if (!CHECK_OK(zonal__model_create(&spec, zonal__device_ref(), &model))) return;
     for (int i = 0; i < model->graph.entry_count; i++) {
         const zonal__entry *entry = &model->graph.entries[i];
         int64_t *at = &end[!zonal__entry_is_trained(entry)];
@@ -313,7 +313,7 @@ static void test_layout(void) {
 static void test_refresh(void) {
     fixture f;
     zonal__model *model;
-    if (CHECK_OK(make_fixture(&f, &golden_networks[3], zonal__nn_ref(), ZONAL_DTYPE_BF16))) {
+    if (CHECK_OK(make_fixture(&f, &golden_networks[3], zonal__device_ref(), ZONAL_DTYPE_BF16))) {
         model = f.model;
         model->parameters[0] = 1 + 0x1p-8f; /* a tie: to the even neighbour */
         model->parameters[1] = NAN;
@@ -327,11 +327,14 @@ static void test_refresh(void) {
     drop_fixture(&f);
 }
 
-/* Memory that says it is not the host's: what may not be touched directly must go through it. */
-static zonal__memory far_memory(void) {
-    zonal__memory memory = zonal__memory_host;
-    memory.is_host = 0;
-    return memory;
+/* A device that says it is not the host: what may not be touched directly must go through it. */
+static const zonal__device *far_device(void) {
+    static zonal__backend backend;
+    static zonal__device device;
+    backend = *zonal__backend_ref();
+    backend.is_host = 0;
+    device = (zonal__device){.backend = &backend, .name = "far"};
+    return &device;
 }
 
 static int same_bits(const void *a, const void *b, int64_t count, size_t size) {
@@ -340,15 +343,12 @@ static int same_bits(const void *a, const void *b, int64_t count, size_t size) {
 
 /* The same first values as on the host, and back again. */
 static void test_elsewhere(void) {
-    const zonal__memory memory = far_memory();
-    zonal__nn_table far_table = *zonal__nn_ref();
     zonal__network_spec spec = golden_networks[3].spec;
     zonal__model *here = NULL, *there = NULL;
     float *parameters = NULL, *statistics = NULL;
-    far_table.memory = &memory;
     spec.dtype = ZONAL_DTYPE_BF16;
-    if (CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &here)) &&
-        CHECK_OK(zonal__model_create(&spec, &far_table, &there)) &&
+    if (CHECK_OK(zonal__model_create(&spec, zonal__device_ref(), &here)) &&
+        CHECK_OK(zonal__model_create(&spec, far_device(), &there)) &&
         CHECK_OK(zonal__model_initialise(here, 7, 0)) &&
         CHECK_OK(zonal__model_initialise(there, 7, 0)) &&
         CHECK_OK(ZONAL_NEW(&parameters, here->graph.parameter_size, "parameters")) &&
@@ -383,7 +383,8 @@ static void test_callers_place(void) {
         zonal__run_outputs own, given;
         void *place = NULL;
         fixture f;
-        if (CHECK_OK(make_fixture(&f, &golden_networks[0], zonal__nn_cpu(), (zonal_dtype)dtype)) &&
+        if (CHECK_OK(
+                make_fixture(&f, &golden_networks[0], zonal__device_cpu(), (zonal_dtype)dtype)) &&
             CHECK_OK(zonal__alloc(f.projection_count, size, "projections", &place)) &&
             CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &own)) &&
             CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, place, &given))) {
@@ -429,10 +430,10 @@ static zonal_status check_shared(fixture *large, fixture *small, float *sum) {
     return ZONAL_OK;
 }
 
-static void check_two_sizes(const zonal__nn_table *table) {
+static void check_two_sizes(const zonal__device *device) {
     fixture large, small = {0};
     float *sum = NULL;
-    if (CHECK_OK(make_fixture(&large, &golden_networks[0], table, ZONAL_DTYPE_FP32)) &&
+    if (CHECK_OK(make_fixture(&large, &golden_networks[0], device, ZONAL_DTYPE_FP32)) &&
         CHECK_OK(add_run(&small, large.model, &(zonal__run_spec){.n = 6, .h = 20, .w = 24}, 5)) &&
         CHECK_OK(ZONAL_NEW(&sum, large.model->graph.parameter_size, "a sum"))) {
         CHECK_OK(check_shared(&large, &small, sum));
@@ -444,16 +445,16 @@ static void check_two_sizes(const zonal__nn_table *table) {
 }
 
 static void test_two_sizes_share_a_model(void) {
-    check_two_sizes(zonal__nn_ref());
-    check_two_sizes(zonal__nn_cpu());
+    check_two_sizes(zonal__device_ref());
+    check_two_sizes(zonal__device_cpu());
 }
 
 /* An inference in shared memory gives what one in a run for training gives. */
-static void check_forward_only(const golden_network *golden, const zonal__nn_table *table) {
+static void check_forward_only(const golden_network *golden, const zonal__device *device) {
     zonal__run_spec spec = {.n = golden->n, .h = golden->h, .w = golden->w, .forward_only = 1};
     zonal__run_outputs want, got;
     fixture f, inference = {0};
-    if (CHECK_OK(make_fixture(&f, golden, table, ZONAL_DTYPE_FP32)) &&
+    if (CHECK_OK(make_fixture(&f, golden, device, ZONAL_DTYPE_FP32)) &&
         CHECK_OK(add_run(&inference, f.model, &spec, golden->seed)) &&
         CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &want)) &&
         CHECK_OK(zonal__run_forward(inference.run, inference.pictures, 0, NULL, &got))) {
@@ -471,21 +472,21 @@ static void check_forward_only(const golden_network *golden, const zonal__nn_tab
 
 static void test_forward_only(void) {
     for (int i = 0; i < GOLDEN_NETWORKS; i++) {
-        check_forward_only(&golden_networks[i], zonal__nn_ref());
-        check_forward_only(&golden_networks[i], zonal__nn_cpu());
+        check_forward_only(&golden_networks[i], zonal__device_ref());
+        check_forward_only(&golden_networks[i], zonal__device_cpu());
     }
 }
 
 /* PyTorch's own bf16 is off by .05 to .06 in the projections and by .28 to .33 in the gradients of
  * this network: roundings of 2^-9 push inputs of relu across 0. That the right copies, places and
  * layers are used is what this shows: else the error is 1 or more. */
-static void check_bf16(const zonal__nn_table *table) {
+static void check_bf16(const zonal__device *device) {
     fixture narrow, wide;
     const golden_network *golden = &golden_networks[3];
     zonal__run_outputs outputs, want;
     float *widened = NULL;
-    if (CHECK_OK(make_fixture(&wide, golden, zonal__nn_ref(), ZONAL_DTYPE_FP32)) &
-            CHECK_OK(make_fixture(&narrow, golden, table, ZONAL_DTYPE_BF16)) &&
+    if (CHECK_OK(make_fixture(&wide, golden, zonal__device_ref(), ZONAL_DTYPE_FP32)) &
+            CHECK_OK(make_fixture(&narrow, golden, device, ZONAL_DTYPE_BF16)) &&
         CHECK_OK(ZONAL_NEW(&widened, narrow.projection_count, "projections"))) {
         CHECK_OK(zonal__run_forward(wide.run, wide.pictures, 1, NULL, &want));
         CHECK_OK(zonal__run_forward(narrow.run, narrow.pictures, 1, NULL, &outputs));
@@ -504,8 +505,8 @@ static void check_bf16(const zonal__nn_table *table) {
 }
 
 static void test_bf16(void) {
-    check_bf16(zonal__nn_ref());
-    check_bf16(zonal__nn_cpu());
+    check_bf16(zonal__device_ref());
+    check_bf16(zonal__device_cpu());
 }
 
 static void test_misuse(void) {
@@ -513,7 +514,7 @@ static void test_misuse(void) {
     zonal__run_outputs outputs;
     zonal__run *run;
     const zonal__run_spec forward_only = {.n = 2, .h = 9, .w = 9, .forward_only = 1};
-    if (CHECK_OK(make_fixture(&f, &golden_networks[0], zonal__nn_ref(), ZONAL_DTYPE_FP32)) &&
+    if (CHECK_OK(make_fixture(&f, &golden_networks[0], zonal__device_ref(), ZONAL_DTYPE_FP32)) &&
         CHECK_OK(add_run(&inference, f.model, &forward_only, 1))) {
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "no training forward");
@@ -552,7 +553,7 @@ static void test_misuse(void) {
 
 static void check_refused(zonal__network_spec spec, zonal_status status, const char *sentence) {
     zonal__model *model;
-    CHECK_FAILS(zonal__model_create(&spec, zonal__nn_ref(), &model), status, sentence);
+    CHECK_FAILS(zonal__model_create(&spec, zonal__device_ref(), &model), status, sentence);
     CHECK(model == NULL);
 }
 
@@ -615,7 +616,7 @@ static void test_dims(void) {
 
 static zonal__model *initialised(zonal__network_spec spec, uint64_t seed, int zero_last_scale) {
     zonal__model *model;
-    if (!CHECK_OK(zonal__model_create(&spec, zonal__nn_ref(), &model))) return NULL;
+    if (!CHECK_OK(zonal__model_create(&spec, zonal__device_ref(), &model))) return NULL;
     CHECK_OK(zonal__model_initialise(model, seed, zero_last_scale));
     return model;
 }
@@ -721,12 +722,9 @@ static zonal_status make_and_drop(void *context) {
     zonal__network_spec spec = golden->spec;
     zonal__model *model;
     zonal__run *run = NULL;
-    const zonal__memory memory = far_memory();
-    zonal__nn_table far_table = *zonal__nn_ref();
     zonal_status status;
     spec.dtype = ZONAL_DTYPE_BF16;
-    far_table.memory = &memory;
-    ZONAL_TRY(zonal__model_create(&spec, &far_table, &model));
+    ZONAL_TRY(zonal__model_create(&spec, far_device(), &model));
     status = zonal__model_initialise(model, 1, 0);
     if (status == ZONAL_OK) status = zonal__model_refresh(model);
     if (status == ZONAL_OK) status = zonal__run_create(model, &run_spec, &run);

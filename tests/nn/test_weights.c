@@ -84,7 +84,7 @@ static zonal_status write_content(const content *c, const char *path) {
 
 static zonal__model *make_model(const zonal__network_spec *spec) {
     zonal__model *model;
-    if (!CHECK_OK(zonal__model_create(spec, zonal__nn_ref(), &model))) return NULL;
+    if (!CHECK_OK(zonal__model_create(spec, zonal__device_ref(), &model))) return NULL;
     CHECK_OK(zonal__model_initialise(model, test_seed, 0));
     /* Statistics that are not 0 and 1, or a file without them would look right. */
     for (int64_t i = 0; i < model->graph.statistic_size; i++)
@@ -116,7 +116,7 @@ static void check_known_again(const char *path, const char *what, zonal__network
     if (spec.projector_activation == ZONAL__ACTIVATION_RELU)
         c->note = (zonal__safetensors_note){"zonal.network", "resnet18, projector 4, relu"};
     if (CHECK_OK(write_content(c, path)) &&
-        CHECK_OK(zonal__weights_open(path, zonal__nn_ref(), ZONAL_DTYPE_FP32, &read))) {
+        CHECK_OK(zonal__weights_open(path, zonal__device_ref(), ZONAL_DTYPE_FP32, &read))) {
         const zonal__network_spec *got = &read->spec;
         CHECK_MSG(same_values(model, read), "%s: other values", what);
         CHECK_MSG(got->depth == spec.depth && got->stem == spec.stem &&
@@ -188,14 +188,14 @@ static void test_left_aside(void) {
     add_tensor(c, "fc.bias", 7, numbers);
     add_tensor(c, "optimiser.exp_avg.conv1.weight", 7, numbers);
     if (CHECK_OK(write_content(c, path)) &&
-        CHECK_OK(zonal__weights_open(path, zonal__nn_ref(), ZONAL_DTYPE_FP32, &read)))
+        CHECK_OK(zonal__weights_open(path, zonal__device_ref(), ZONAL_DTYPE_FP32, &read)))
         CHECK(same_values(model, read));
     zonal__model_destroy(read);
     /* num_batches_tracked is younger than batch normalisation: old files lack it. */
     for (int i = 0; i < c->count; i++)
         if (strstr(c->tensors[i].name, "num_batches")) c->tensors[i--] = c->tensors[--c->count];
     if (CHECK_OK(write_content(c, path)) &&
-        CHECK_OK(zonal__weights_open(path, zonal__nn_ref(), ZONAL_DTYPE_FP32, &read)))
+        CHECK_OK(zonal__weights_open(path, zonal__device_ref(), ZONAL_DTYPE_FP32, &read)))
         CHECK(same_values(model, read));
     zonal__model_destroy(read);
     zonal__model_destroy(model);
@@ -224,7 +224,7 @@ static void test_bf16(void) {
         c->tensors[i].type = ZONAL__SAFETENSORS_BF16;
     }
     if (CHECK_OK(write_content(c, path)) &&
-        CHECK_OK(zonal__weights_open(path, zonal__nn_ref(), ZONAL_DTYPE_BF16, &read))) {
+        CHECK_OK(zonal__weights_open(path, zonal__device_ref(), ZONAL_DTYPE_BF16, &read))) {
         CHECK(same_values(model, read));
         const zonal__entry *entry = zonal__model_find(read, "layer1.0.conv1.weight");
         for (int64_t k = 0; k < entry->count; k++)
@@ -248,7 +248,7 @@ static void expect_refused(const spoiling *s, zonal_status status, const char *t
     zonal__model *read;
     zonal__safetensors *file;
     if (!CHECK_OK(write_content(s->c, s->path))) return;
-    CHECK_FAILS(zonal__weights_open(s->path, zonal__nn_ref(), ZONAL_DTYPE_FP32, &read), status,
+    CHECK_FAILS(zonal__weights_open(s->path, zonal__device_ref(), ZONAL_DTYPE_FP32, &read), status,
                 text);
     CHECK(read == NULL);
     if (!CHECK_OK(zonal__safetensors_open(s->path, ZONAL__SAFETENSORS_ANY, &file))) return;
@@ -438,7 +438,7 @@ static void test_export(void) {
 
 static zonal_status open_and_drop(void *context) {
     zonal__model *model;
-    ZONAL_TRY(zonal__weights_open(context, zonal__nn_ref(), ZONAL_DTYPE_BF16, &model));
+    ZONAL_TRY(zonal__weights_open(context, zonal__device_ref(), ZONAL_DTYPE_BF16, &model));
     zonal__model_destroy(model);
     return ZONAL_OK;
 }
@@ -448,7 +448,7 @@ static zonal_status begin_and_drop(void *context) {
     zonal__weights_begun begun;
     zonal__model *model;
     zonal_status status;
-    ZONAL_TRY(zonal__model_create(&spec, zonal__nn_ref(), &model));
+    ZONAL_TRY(zonal__model_create(&spec, zonal__device_ref(), &model));
     status = begin_with(context, model, &begun);
     zonal__model_destroy(model);
     return status;

@@ -14,8 +14,7 @@
 #include "train/trainer_state.h"
 
 static int no_gpu(void) {
-    return gpu_is_missing(zonal__device_available() == ZONAL_OK && zonal__nn_cuda() &&
-                          zonal__optimiser_cuda());
+    return gpu_is_missing(gpu_device() != NULL && gpu_layers() && gpu_optimisers());
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -31,7 +30,7 @@ static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
     zonal__trainer_options *o = &s->options;
     for (int v = 0; v < 5; v++) zonal__view_law_texture(&s->laws[v]);
     *o = (zonal__trainer_options){
-        .device = ZONAL_DEVICE_CUDA, .network = zonal__network_defaults(), .seed = test_seed};
+        .device = gpu_device(), .network = zonal__network_defaults(), .seed = test_seed};
     o->network.stem = ZONAL__STEM_SMALL;
     o->network.channels = 1;
     o->network.width = 0.25;
@@ -99,7 +98,7 @@ static zonal__trainer *trained(const zonal__trainer_options *options, int64_t st
 static float *copy_of(const zonal__trainer *t, const float *block, int64_t count) {
     float *copy;
     if (!CHECK_OK(ZONAL_NEW(&copy, count, "a copy"))) return NULL;
-    CHECK_OK(t->memory->read(copy, block, (size_t)count * sizeof *copy));
+    CHECK_OK(zonal__device_read(t->device, copy, block, (size_t)count * sizeof *copy));
     return copy;
 }
 
@@ -152,7 +151,7 @@ static void check_gradient(const char *method, zonal_dtype dtype, double toleran
     zonal__metrics a, b;
     fix_views(&s, method, dtype);
     device = trained(&s.options, 1);
-    s.options.device = ZONAL_DEVICE_CPU;
+    s.options.device = zonal__device_cpu();
     s.options.network.dtype = ZONAL_DTYPE_FP32;
     host = trained(&s.options, 1);
     if (device && host && CHECK_OK(zonal__trainer_metrics(device, &a)) &&
@@ -188,7 +187,7 @@ static void test_follows_the_host(void) {
     zonal__metrics a, b;
     if (no_gpu() || !prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
     device = made(&s.options);
-    s.options.device = ZONAL_DEVICE_CPU;
+    s.options.device = zonal__device_cpu();
     host = made(&s.options);
     for (int i = 1; device && host && i <= 10; i++) {
         if (!make_steps(device, i) || !make_steps(host, i) ||
@@ -246,7 +245,7 @@ static void test_new_directions(void) {
     if (no_gpu()) return;
     fix_views(&s, "susreg", ZONAL_DTYPE_FP32);
     device = made(&s.options);
-    s.options.device = ZONAL_DEVICE_CPU;
+    s.options.device = zonal__device_cpu();
     host = made(&s.options);
     for (int i = 1; device && host && i <= 5; i++) {
         if (!make_steps(device, i) || !make_steps(host, i) ||
@@ -321,7 +320,7 @@ static void test_changes_device(void) {
     snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
     if (!prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
     device = trained(&s.options, 3);
-    s.options.device = ZONAL_DEVICE_CPU;
+    s.options.device = zonal__device_cpu();
     host = made(&s.options);
     if (device && host && CHECK_OK(zonal__checkpoint_save(device, path)) &&
         CHECK_OK(zonal__checkpoint_load(host, path)))
@@ -342,8 +341,9 @@ static void repeat_pictures(zonal__trainer *t, int64_t micro) {
             size_t bytes = t->groups[g].view_bytes;
             char *view = (char *)t->groups[g].fixed + (size_t)(v * batch) * bytes;
             for (int64_t i = micro; i < batch; i++)
-                CHECK_OK(t->memory->copy(t->launch.stream, view + (size_t)i * bytes,
-                                         view + (size_t)(i % micro) * bytes, bytes));
+                CHECK_OK(zonal__device_copy_on(t->device, t->launch.stream,
+                                               view + (size_t)i * bytes,
+                                               view + (size_t)(i % micro) * bytes, bytes));
         }
 }
 
@@ -407,8 +407,8 @@ static void test_not_finite(void) {
 static void test_memory(void) {
     void *memory;
     if (no_gpu()) return;
-    CHECK_FAILS(zonal__device_alloc((size_t)1 << 46, "a mountain", &memory), ZONAL_MEMORY,
-                "a mountain would take 67108864.0 MiB");
+    CHECK_FAILS(zonal__device_alloc(gpu_device(), (size_t)1 << 46, "a mountain", &memory),
+                ZONAL_MEMORY, "a mountain would take 67108864.0 MiB");
     CHECK(memory == NULL && strstr(zonal_last_error()->message, "are free"));
 }
 

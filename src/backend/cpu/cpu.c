@@ -27,6 +27,7 @@ static zonal__backend table;
 static void fill(void) {
     table = *zonal__backend_ref();
     table.name = "cpu";
+    table.is_oracle = 0;
     table.operations[ZONAL__PAIRS] = &zonal__cpu_pairs;
     table.operations[ZONAL__KL] = &zonal__cpu_kl;
     table.operations[ZONAL__MOMENTS] = &zonal__cpu_moments;

@@ -3,11 +3,6 @@
 
 #include <math.h>
 
-zonal_status zonal__neighbours_of(zonal_device device, const zonal__neighbours_table **table) {
-    *table = device == ZONAL_DEVICE_CUDA ? zonal__neighbours_cuda() : zonal__neighbours_cpu();
-    return *table ? ZONAL_OK : zonal_last_error()->status;
-}
-
 zonal_status zonal__neighbours_check(const zonal__neighbours_spec *spec) {
     if (spec->dim < 1 || spec->dim > INT32_MAX || spec->rows < 1 || spec->rows > INT32_MAX ||
         spec->queries < 1 || spec->queries > INT32_MAX)

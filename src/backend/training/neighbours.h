@@ -23,6 +23,7 @@
 
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "core/error.h"
 #include "zonal/loss.h"
 
@@ -34,10 +35,11 @@ enum { ZONAL__NEIGHBOURS_MOST = 256, ZONAL__NEIGHBOURS_SPARE = 32 };
 
 typedef struct zonal__neighbours_spec {
     int64_t dim;
-    int64_t rows;    /* the most rows of the bank, below 2^31 */
-    int64_t queries; /* the most queries of one call, below 2^31 */
-    int k;           /* of nearest: 0 (never called) to ZONAL__NEIGHBOURS_MOST */
-    int threads;     /* host; 0: all there are */
+    int64_t rows;                /* the most rows of the bank, below 2^31 */
+    int64_t queries;             /* the most queries of one call, below 2^31 */
+    int k;                       /* of nearest: 0 (never called) to ZONAL__NEIGHBOURS_MOST */
+    int threads;                 /* host; 0: all there are */
+    const zonal__device *device; /* NULL: the backend's first */
 } zonal__neighbours_spec;
 
 typedef struct zonal__neighbours zonal__neighbours; /* each device has its own */
@@ -63,10 +65,6 @@ typedef struct zonal__neighbours_table {
 
 const zonal__neighbours_table *zonal__neighbours_ref(void); /* double, plain: the oracle */
 const zonal__neighbours_table *zonal__neighbours_cpu(void);
-const zonal__neighbours_table *zonal__neighbours_cuda(void); /* NULL, with an error, without CUDA */
-
-/* The table of a device; ZONAL_UNSUPPORTED or ZONAL_DEVICE where there is no such device. */
-zonal_status zonal__neighbours_of(zonal_device device, const zonal__neighbours_table **table);
 
 /* For the devices: what create, set_bank, nearest and cosines refuse. "bank" is the number of rows
  * in it. */

@@ -56,7 +56,7 @@
 #ifndef ZONAL_BACKEND_TRAINING_NN_H
 #define ZONAL_BACKEND_TRAINING_NN_H
 
-#include "backend/memory.h"
+#include "backend/backend.h"
 #include "core/error.h"
 #include "zonal/loss.h"
 
@@ -89,6 +89,7 @@ typedef struct zonal__layer_spec {
     zonal_dtype dtype;            /* of activations and weights: fp32 or bf16 */
     int forward_only;             /* 1: backward is never called, nothing is saved for it */
     int threads;                  /* host; 0: all there are */
+    const zonal__device *device;  /* NULL: the backend's first */
 } zonal__layer_spec;
 
 /* The arrays of one run; those a layer or direction does not name are not looked at. What a norm
@@ -116,7 +117,6 @@ typedef struct zonal__layer zonal__layer; /* each device has its own */
 
 typedef struct zonal__nn_table {
     const char *name;
-    const zonal__memory *memory; /* where its arrays lie */
     /* What zonal__layer_shape refuses, and ZONAL_UNSUPPORTED for a dtype the device has not. *layer
      * is NULL on failure. */
     zonal_status (*create)(const zonal__layer_spec *spec, zonal__layer **layer);
@@ -142,8 +142,5 @@ zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
 const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, else own loops */
-int zonal__nn_cpu_gains_by_bf16(void);      /* 1: that table is faster in bf16 than in fp32 */
-/* cuDNN, cuBLASLt and own kernels. NULL, with an error recorded, without CUDA or cuDNN. */
-const zonal__nn_table *zonal__nn_cuda(void);
 
 #endif

@@ -39,6 +39,7 @@
 
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "core/error.h"
 
 /* The largest sum of squares of a segment's clipped gradient. */
@@ -62,6 +63,7 @@ typedef struct zonal__optimiser_spec {
     int nesterov;                 /* SGD */
     double trust;                 /* LARS */
     int threads;                  /* host; 0: all there are */
+    const zonal__device *device;  /* NULL: the backend's first */
 } zonal__optimiser_spec;
 
 /* Elements offset ... offset + count - 1 of the blocks. */
@@ -139,8 +141,30 @@ zonal_status zonal__optimiser_check(const zonal__optimiser_spec *spec,
 zonal_status zonal__optimiser_state_index(zonal__optimiser_kind kind, const char *name, int *out);
 zonal_status zonal__optimiser_refuse(const zonal__optimiser_segment *segment);
 
+/* For those on the host, which begin with this: what they are made for, and their state. */
+typedef struct zonal__optimiser_host {
+    zonal__optimiser_spec spec;
+    zonal__optimiser_segment *segments; /* [segment_count] */
+    int64_t segment_count;
+    float *state[2]; /* [count] each: m and v, or b */
+} zonal__optimiser_host;
+
+/* Checks the spec and takes the memory. fini accepts zeroed memory and what a failed init left. */
+zonal_status zonal__optimiser_host_init(const zonal__optimiser_spec *spec,
+                                        const zonal__optimiser_segment *segments,
+                                        int64_t segment_count, zonal__optimiser_host *host);
+void zonal__optimiser_host_fini(zonal__optimiser_host *host);
+zonal_status zonal__optimiser_host_state(const zonal__optimiser_host *host, const char *name,
+                                         float **memory);
+
+/* What a gradient of that norm is multiplied by, so that it is clipped. */
+double zonal__optimiser_clip(const zonal__optimiser_spec *spec, double norm);
+/* LARS' ratio for a segment, from the norms of its parameters and of its clipped gradient. */
+double zonal__optimiser_trust(const zonal__optimiser_spec *spec,
+                              const zonal__optimiser_segment *segment, double parameter_norm,
+                              double gradient_norm);
+
 const zonal__optimiser_table *zonal__optimiser_ref(void); /* double, plain: the oracle */
 const zonal__optimiser_table *zonal__optimiser_cpu(void);
-const zonal__optimiser_table *zonal__optimiser_cuda(void); /* NULL, with an error, without CUDA */
 
 #endif

@@ -36,6 +36,7 @@
 #ifndef ZONAL_BACKEND_TRAINING_VIEWS_H
 #define ZONAL_BACKEND_TRAINING_VIEWS_H
 
+#include "backend/backend.h"
 #include "core/error.h"
 #include "zonal/loss.h"
 
@@ -82,6 +83,7 @@ typedef struct zonal__views_spec {
     zonal_dtype dtype; /* of the output: ZONAL_DTYPE_FP32 or ZONAL_DTYPE_BF16 */
     int threads;       /* host; 0: all there are */
     float most_shrink; /* photographs: the longest side of a crop over the view's; sizes buffers */
+    const zonal__device *device; /* NULL: the backend's first */
 } zonal__views_spec;
 
 typedef struct zonal__views zonal__views; /* each device has its own */
@@ -114,6 +116,5 @@ int64_t zonal__views_longest(const zonal__views_spec *spec, int side);
 
 const zonal__views_table *zonal__views_ref(void); /* double, plain: the oracle */
 const zonal__views_table *zonal__views_cpu(void);
-const zonal__views_table *zonal__views_cuda(void); /* NULL, with an error recorded, without CUDA */
 
 #endif

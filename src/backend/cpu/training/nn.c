@@ -2,7 +2,6 @@
 #include "backend/training/nn.h"
 
 #include "backend/cpu/threads.h"
-#include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"
 
@@ -96,7 +95,6 @@ static size_t scratch_bytes(const zonal__layer *layer) {
 }
 
 static const zonal__nn_table table = {.name = "cpu",
-                                      .memory = &zonal__memory_host,
                                       .create = create,
                                       .destroy = destroy,
                                       .saved_bytes = saved_bytes,
@@ -106,8 +104,4 @@ static const zonal__nn_table table = {.name = "cpu",
 
 const zonal__nn_table *zonal__nn_cpu(void) {
     return &table;
-}
-
-int zonal__nn_cpu_gains_by_bf16(void) {
-    return zonal__amx_usable();
 }

@@ -168,16 +168,17 @@ static zonal_status blas_status(cublasStatus_t status) {
 
 static void destroy(zonal__neighbours *self) {
     if (!self) return;
+    zonal__cuda_on on(self->spec.device);
     if (self->blas) cublasDestroy(self->blas);
-    zonal__device_stream_destroy(self->stream);
+    if (self->stream) cudaStreamDestroy(self->stream);
     void *memory[] = {self->rows,   self->unit, self->panel, self->best,
                       self->cosine, self->row,  self->bad};
-    for (void *block : memory) zonal__device_free(block);
+    for (void *block : memory) cudaFree(block);
     zonal__free(self);
 }
 
 template <typename T> static zonal_status take(int64_t count, const char *what, T **out) {
-    return zonal__device_alloc((size_t)count * sizeof(T), what, (void **)out);
+    return zonal__cuda_take((size_t)count * sizeof(T), what, (void **)out);
 }
 
 static zonal_status take_memory(zonal__neighbours *self) {
@@ -194,13 +195,14 @@ static zonal_status take_memory(zonal__neighbours *self) {
 
 static zonal_status prepare(zonal__neighbours *self) {
     ZONAL_TRY(take_memory(self));
-    ZONAL_TRY(zonal__device_stream_create((void **)&self->stream));
+    ZONAL_TRY(zonal__cuda_open_stream((void **)&self->stream));
     ZONAL_TRY(blas_status(cublasCreate(&self->blas)));
     ZONAL_TRY(blas_status(cublasSetMathMode(self->blas, CUBLAS_DEFAULT_MATH)));
     return blas_status(cublasSetStream(self->blas, self->stream));
 }
 
 static zonal_status create(const zonal__neighbours_spec *spec, zonal__neighbours **out) {
+    zonal__cuda_on on(spec->device);
     void *memory;
     *out = NULL;
     ZONAL_TRY(zonal__neighbours_check(spec));
@@ -241,6 +243,7 @@ static zonal_status upload(zonal__neighbours *self, int64_t count, const float *
 }
 
 static zonal_status set_bank(zonal__neighbours *self, int64_t count, const float *rows) {
+    zonal__cuda_on on(self->spec.device);
     ZONAL_TRY(zonal__neighbours_check_bank(&self->spec, count));
     self->bank = 0;
     ZONAL_TRY(upload(self, count, rows, "row", self->rows));
@@ -263,6 +266,7 @@ static int64_t least(int64_t a, int64_t b) {
 
 static zonal_status nearest(zonal__neighbours *self, int64_t count, const float *queries,
                             int64_t first_self, double *cosine, int32_t *row) {
+    zonal__cuda_on on(self->spec.device);
     int k = self->spec.k;
     size_t results = (size_t)(count * k);
     ZONAL_TRY(zonal__neighbours_check_nearest(&self->spec, self->bank, count, first_self));
@@ -288,6 +292,7 @@ static zonal_status nearest(zonal__neighbours *self, int64_t count, const float 
 
 static zonal_status cosines(zonal__neighbours *self, int64_t count, const float *queries,
                             float *out) {
+    zonal__cuda_on on(self->spec.device);
     ZONAL_TRY(zonal__neighbours_check_queries(&self->spec, self->bank, count));
     ZONAL_TRY(upload(self, count, queries, "query", self->unit));
     for (int64_t first = 0; first < self->bank; first += self->width) {
@@ -304,5 +309,5 @@ static zonal_status cosines(zonal__neighbours *self, int64_t count, const float 
 extern "C" const zonal__neighbours_table *zonal__neighbours_cuda(void) {
     static const zonal__neighbours_table table = {"cuda",   create,  destroy,
                                                   set_bank, nearest, cosines};
-    return zonal__device_available() == ZONAL_OK ? &table : NULL;
+    return &table;
 }

@@ -31,6 +31,7 @@ static const zonal__cuda_layer_kind *kind_of(zonal__layer_kind kind) {
 
 static void destroy(zonal__layer *layer) {
     if (!layer) return;
+    zonal__cuda_on on(layer->spec.device);
     if (layer->kind->destroy) layer->kind->destroy(layer);
     zonal__free(layer);
 }
@@ -43,6 +44,7 @@ static void fill_head(const zonal__layer_spec *spec, zonal__layer *layer) {
 }
 
 static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
+    zonal__cuda_on on(spec->device);
     int h, w, channels;
     void *memory;
     *out = NULL;
@@ -71,11 +73,13 @@ static size_t scratch_bytes(const zonal__layer *layer) {
 }
 
 static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arrays, int training) {
+    zonal__cuda_on on(layer->spec.device);
     ZONAL_TRY(zonal__layer_check_forward(&layer->spec, training));
     return layer->kind->forward(layer, arrays, training);
 }
 
 static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arrays) {
+    zonal__cuda_on on(layer->spec.device);
     ZONAL_TRY(zonal__layer_check_backward(&layer->spec));
     return layer->kind->backward(layer, arrays);
 }
@@ -84,20 +88,16 @@ static void set_stream(zonal__layer *layer, void *stream) {
     layer->stream = (cudaStream_t)stream;
 }
 
-static const zonal__nn_table table = {"cuda",      &zonal__memory_device, create,  destroy,
-                                      saved_bytes, scratch_bytes,         forward, backward,
-                                      set_stream};
+static const zonal__nn_table table = {"cuda",        create,  destroy,  saved_bytes,
+                                      scratch_bytes, forward, backward, set_stream};
 
-const zonal__nn_table *zonal__nn_cuda(void) {
-    return zonal__device_available() == ZONAL_OK ? &table : NULL;
+extern "C" const zonal__nn_table *zonal__nn_cuda(void) {
+    return &table;
 }
 
 #else
 
-const zonal__nn_table *zonal__nn_cuda(void) {
-    (void)ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                     "this build of zonal has CUDA without cuDNN, which networks need there; "
-                     "install cuDNN and build again, or use the device cpu");
+extern "C" const zonal__nn_table *zonal__nn_cuda(void) {
     return NULL;
 }
 

@@ -16,7 +16,7 @@ static struct {
     pthread_mutex_t lock;       /* for all that follows */
     cudnnHandle_t cudnn[MOST_DEVICES];
     cublasLtHandle_t lt[MOST_DEVICES];
-    zonal__choices choices;
+    zonal__choices *choices[MOST_DEVICES]; /* NULL: none yet */
 } process = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, {}, {}, {}};
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -93,44 +93,67 @@ void zonal__libraries_unlock(void) {
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
+/* Those of the current device; it is locked. GPUs of one machine may differ. */
+static zonal_status choices_here(zonal__choices **out) {
+    int device;
+    void *memory;
+    *out = NULL;
+    ZONAL_TRY(current_device(&device));
+    if (!process.choices[device]) {
+        ZONAL_TRY(zonal__alloc(1, sizeof(zonal__choices), "the table of choices", &memory));
+        process.choices[device] = (zonal__choices *)memory;
+    }
+    *out = process.choices[device];
+    return ZONAL_OK;
+}
+
 int zonal__libraries_find(const char *key, char text[ZONAL__CHOICE_TEXT]) {
+    zonal__choices *choices;
     pthread_mutex_lock(&process.lock);
-    const char *found = zonal__choices_find(&process.choices, key);
+    const char *found =
+        choices_here(&choices) == ZONAL_OK ? zonal__choices_find(choices, key) : NULL;
     if (found) memcpy(text, found, strlen(found) + 1);
     pthread_mutex_unlock(&process.lock);
     return found != NULL;
 }
 
 void zonal__libraries_put(const char *key, const char *text) {
+    zonal__choices *choices;
     pthread_mutex_lock(&process.lock);
-    int kept = zonal__choices_put(&process.choices, key, text);
+    int kept = choices_here(&choices) == ZONAL_OK && zonal__choices_put(choices, key, text);
     pthread_mutex_unlock(&process.lock);
-    if (!kept) zonal__log("the measured choice for %s is not kept: the table is full", key);
+    if (!kept) zonal__log("the measured choice for %s is not kept: there is no room for it", key);
 }
 
 /* What a choice is good for: another GPU or library may number its algorithms differently. */
-static zonal_status describe_machine(char *out, size_t size) {
-    char name[128];
-    ZONAL_TRY(zonal__device_name(name));
-    snprintf(out, size, "%s, cuDNN %zu, cuBLASLt %zu", name, cudnnGetVersion(),
+static zonal_status describe_machine(const zonal__device *device, char *out, size_t size) {
+    zonal_device_info info;
+    ZONAL_TRY(zonal__device_describe(device, &info));
+    snprintf(out, size, "%s, cuDNN %zu, cuBLASLt %zu", info.model, cudnnGetVersion(),
              cublasLtGetVersion());
     return ZONAL_OK;
 }
 
-zonal_status zonal__device_choices_read(const char *path) {
+extern "C" zonal_status zonal__cuda_choices_read(const zonal__device *device, const char *path) {
     char machine[256];
-    ZONAL_TRY(describe_machine(machine, sizeof machine));
+    zonal__choices *choices;
+    zonal__cuda_on on(device);
+    ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = zonal__choices_read(&process.choices, machine, path);
+    zonal_status status = choices_here(&choices);
+    if (status == ZONAL_OK) status = zonal__choices_read(choices, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;
 }
 
-zonal_status zonal__device_choices_write(const char *path) {
+extern "C" zonal_status zonal__cuda_choices_write(const zonal__device *device, const char *path) {
     char machine[256];
-    ZONAL_TRY(describe_machine(machine, sizeof machine));
+    zonal__choices *choices;
+    zonal__cuda_on on(device);
+    ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = zonal__choices_write(&process.choices, machine, path);
+    zonal_status status = choices_here(&choices);
+    if (status == ZONAL_OK) status = zonal__choices_write(choices, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;
 }

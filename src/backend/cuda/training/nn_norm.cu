@@ -323,14 +323,14 @@ static zonal_status create(zonal__layer *opaque) {
     ZONAL_TRY(load_kernels(&layer->kernels));
     ZONAL_TRY(cut(layer));
     size_t tickets = (size_t)(layer->shape.columns + layer->resident.shape.columns);
-    ZONAL_TRY(
-        zonal__device_alloc(tickets * sizeof *layer->tickets, "the tickets of a norm", &memory));
+    ZONAL_TRY(zonal__cuda_take(tickets * sizeof *layer->tickets, "the tickets of a norm", &memory));
     layer->tickets = (unsigned *)memory;
-    return zonal__device_synchronise(); /* they are zeroed; the stream of a run would not wait */
+    return ZONAL_CUDA(
+        cudaDeviceSynchronize()); /* they are zeroed; the stream of a run would not wait */
 }
 
 static void destroy(zonal__layer *opaque) {
-    zonal__device_free(((norm_layer *)opaque)->tickets);
+    cudaFree(((norm_layer *)opaque)->tickets);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

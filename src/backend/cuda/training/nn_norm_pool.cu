@@ -557,14 +557,15 @@ static zonal_status create(zonal__layer *opaque) {
                           spec->kernel, spec->stride, spec->pad);
     ZONAL_TRY(cut(layer));
     ZONAL_TRY(prepare(layer));
-    ZONAL_TRY(zonal__device_alloc((size_t)layer->shape.columns * sizeof *layer->tickets,
-                                  "the tickets of a norm", &memory));
+    ZONAL_TRY(zonal__cuda_take((size_t)layer->shape.columns * sizeof *layer->tickets,
+                               "the tickets of a norm", &memory));
     layer->tickets = (unsigned *)memory;
-    return zonal__device_synchronise(); /* they are zeroed; the stream of a run would not wait */
+    return ZONAL_CUDA(
+        cudaDeviceSynchronize()); /* they are zeroed; the stream of a run would not wait */
 }
 
 static void destroy(zonal__layer *opaque) {
-    zonal__device_free(((norm_pool_layer *)opaque)->tickets);
+    cudaFree(((norm_pool_layer *)opaque)->tickets);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -127,7 +127,7 @@ typedef struct contest {
 static zonal_status take_arrays(contest *c) {
     for (int i = 0; i < 3; i++) {
         int64_t count = zonal__plan_elements(c->shape, i);
-        ZONAL_TRY(zonal__device_alloc(bytes_of(c->shape, i), "measuring a layer", &c->array[i]));
+        ZONAL_TRY(zonal__cuda_take(bytes_of(c->shape, i), "measuring a layer", &c->array[i]));
         if (i == zonal__plan_output(c->shape)) continue;
         if (c->shape->dtype == ZONAL_DTYPE_BF16)
             fill_random<<<1024, 256>>>((__nv_bfloat16 *)c->array[i], count);
@@ -140,7 +140,7 @@ static zonal_status take_arrays(contest *c) {
 }
 
 static void give_arrays_back(contest *c) {
-    for (void *array : c->array) zonal__device_free(array);
+    for (void *array : c->array) cudaFree(array);
 }
 
 static zonal_status enqueue(void *context, void *stream) {
@@ -150,10 +150,10 @@ static zonal_status enqueue(void *context, void *stream) {
 
 static zonal_status time_plan(contest *c, zonal__plan *plan, double *microseconds) {
     c->plan = plan;
-    ZONAL_TRY(zonal__device_alloc(zonal__plan_workspace(plan) + 1, "measuring a layer",
-                                  &c->arrays.workspace));
-    zonal_status status = zonal__device_time(enqueue, c, 1, 1, RUNS, microseconds);
-    zonal__device_free(c->arrays.workspace);
+    ZONAL_TRY(zonal__cuda_take(zonal__plan_workspace(plan) + 1, "measuring a layer",
+                               &c->arrays.workspace));
+    zonal_status status = zonal__cuda_time(enqueue, c, 1, 1, RUNS, microseconds);
+    cudaFree(c->arrays.workspace);
     c->arrays.workspace = NULL;
     return status;
 }

@@ -280,21 +280,22 @@ static __global__ void __launch_bounds__(THREADS)
 
 static void destroy(zonal__optimiser *optimiser) {
     if (!optimiser) return;
+    zonal__cuda_on on(optimiser->spec.device);
     step_args *args = &optimiser->args;
-    zonal__device_free((void *)args->chunks);
-    zonal__device_free(args->squares);
-    zonal__device_free(args->segments);
-    zonal__device_free(args->totals);
-    zonal__device_free(args->step);
-    zonal__device_free(args->state[0]);
-    zonal__device_free(args->state[1]);
+    cudaFree((void *)args->chunks);
+    cudaFree(args->squares);
+    cudaFree(args->segments);
+    cudaFree(args->totals);
+    cudaFree(args->step);
+    cudaFree(args->state[0]);
+    cudaFree(args->state[1]);
     zonal__free(optimiser->segments);
     zonal__free(optimiser);
 }
 
 template <typename T> static zonal_status take(int64_t count, const char *what, T **out) {
     void *memory;
-    zonal_status status = zonal__device_alloc((size_t)count * sizeof(T), what, &memory);
+    zonal_status status = zonal__cuda_take((size_t)count * sizeof(T), what, &memory);
     *out = (T *)memory;
     return status;
 }
@@ -329,8 +330,8 @@ static zonal_status write_segments(const zonal__optimiser *optimiser, segment_st
         host[s].adapt = segment->adapt != 0;
         first += host[s].chunk_count;
     }
-    return zonal__device_write(optimiser->args.segments, host,
-                               (size_t)optimiser->segment_count * sizeof *host);
+    return zonal__cuda_write(optimiser->args.segments, host,
+                             (size_t)optimiser->segment_count * sizeof *host);
 }
 
 static zonal_status write_chunks(const zonal__optimiser *optimiser, chunk *host) {
@@ -345,8 +346,8 @@ static zonal_status write_chunks(const zonal__optimiser *optimiser, chunk *host)
             next->vector = segment->offset % 4 == 0;
         }
     }
-    return zonal__device_write((void *)optimiser->args.chunks, host,
-                               (size_t)optimiser->chunk_count * sizeof *host);
+    return zonal__cuda_write((void *)optimiser->args.chunks, host,
+                             (size_t)optimiser->chunk_count * sizeof *host);
 }
 
 /* Loads the kernels, which a first launch would do too late for a graph's capture. */
@@ -363,7 +364,7 @@ static zonal_status load_kernels(void) {
 
 static zonal_status clear_refusal(zonal__optimiser *optimiser) {
     static const int none = NONE_REFUSED;
-    return zonal__device_write(&optimiser->args.step->refused_before, &none, sizeof none);
+    return zonal__cuda_write(&optimiser->args.step->refused_before, &none, sizeof none);
 }
 
 static zonal_status fill(zonal__optimiser *optimiser) {
@@ -379,7 +380,8 @@ static zonal_status fill(zonal__optimiser *optimiser) {
     ZONAL_TRY_GOTO(status, done, write_chunks(optimiser, (chunk *)chunks));
     ZONAL_TRY_GOTO(status, done, clear_refusal(optimiser));
     ZONAL_TRY_GOTO(status, done, load_kernels());
-    status = zonal__device_synchronise(); /* all is zeroed or written before a stream may start */
+    status = ZONAL_CUDA(
+        cudaDeviceSynchronize()); /* all is zeroed or written before a stream may start */
 done:
     zonal__free(segments);
     zonal__free(chunks);
@@ -389,6 +391,7 @@ done:
 static zonal_status create(const zonal__optimiser_spec *spec,
                            const zonal__optimiser_segment *segments, int64_t segment_count,
                            zonal__optimiser **out) {
+    zonal__cuda_on on(spec->device);
     zonal__optimiser *optimiser;
     *out = NULL;
     ZONAL_TRY(zonal__optimiser_check(spec, segments, segment_count));
@@ -437,6 +440,7 @@ static zonal_status launch(const zonal__optimiser *optimiser, void (*kernel)(con
 
 static zonal_status step(zonal__optimiser *optimiser, const zonal__optimiser_arrays *arrays,
                          const zonal__optimiser_numbers *numbers, double *norm) {
+    zonal__cuda_on on(optimiser->spec.device);
     step_args args = make_args(optimiser, arrays);
     args.numbers = numbers;
     args.norm = norm;
@@ -450,15 +454,17 @@ static zonal_status step(zonal__optimiser *optimiser, const zonal__optimiser_arr
 }
 
 static zonal_status status(zonal__optimiser *optimiser) {
+    zonal__cuda_on on(optimiser->spec.device);
     int refused;
     ZONAL_TRY(ZONAL_CUDA(cudaStreamSynchronize(optimiser->stream)));
-    ZONAL_TRY(zonal__device_read(&refused, &optimiser->args.step->refused_before, sizeof refused));
+    ZONAL_TRY(zonal__cuda_read(&refused, &optimiser->args.step->refused_before, sizeof refused));
     if (refused == NONE_REFUSED) return ZONAL_OK;
     ZONAL_TRY(clear_refusal(optimiser));
     return zonal__optimiser_refuse(&optimiser->segments[refused]);
 }
 
 static zonal_status copy(zonal__optimiser *optimiser, const zonal__optimiser_arrays *arrays) {
+    zonal__cuda_on on(optimiser->spec.device);
     if (!arrays->copy) return ZONAL_OK;
     return launch(optimiser, optimiser_copy, make_args(optimiser, arrays));
 }
@@ -470,6 +476,6 @@ static void set_stream(zonal__optimiser *optimiser, void *stream) {
 static const zonal__optimiser_table table = {"cuda", create, destroy, state,
                                              step,   status, copy,    set_stream};
 
-const zonal__optimiser_table *zonal__optimiser_cuda(void) {
-    return zonal__device_available() == ZONAL_OK ? &table : NULL;
+extern "C" const zonal__optimiser_table *zonal__optimiser_cuda(void) {
+    return &table;
 }

@@ -17,6 +17,7 @@ typedef void (*views_kernel)(views_args);
 
 struct zonal__views {
     views_args args; /* all but what a run is given */
+    const zonal__device *device;
     int64_t count;
     size_t element_size;
     views_kernel make, adjust, blur; /* in this order; NULL where there is nothing to do */
@@ -49,11 +50,11 @@ static zonal_status take_memory(zonal__views *views) {
     views_args *args = &views->args;
     size_t at_once = (size_t)args->shape.at_once;
     void *memory;
-    ZONAL_TRY(zonal__device_alloc(at_once * (size_t)args->shape.elements * sizeof *args->kept,
-                                  "views between two kernels", &memory));
+    ZONAL_TRY(zonal__cuda_take(at_once * (size_t)args->shape.elements * sizeof *args->kept,
+                               "views between two kernels", &memory));
     args->kept = (uint16_t *)memory;
-    ZONAL_TRY(zonal__device_alloc(at_once * (size_t)args->shape.tiles * sizeof *args->grey_sums,
-                                  "the sums of the views' tiles", &memory));
+    ZONAL_TRY(zonal__cuda_take(at_once * (size_t)args->shape.tiles * sizeof *args->grey_sums,
+                               "the sums of the views' tiles", &memory));
     args->grey_sums = (double *)memory;
     return ZONAL_OK;
 }
@@ -79,17 +80,20 @@ static zonal_status fill(const zonal__views_spec *spec, zonal__views *views) {
     ZONAL_TRY(prepare(views->blur, args->shape.blur_shared));
     if (!photographs) return ZONAL_OK;
     ZONAL_TRY(take_memory(views));
-    return zonal__device_synchronise(); /* it is zeroed; the stream of a run would not wait */
+    return ZONAL_CUDA(
+        cudaDeviceSynchronize()); /* it is zeroed; the stream of a run would not wait */
 }
 
 static void destroy(zonal__views *views) {
     if (!views) return;
-    zonal__device_free(views->args.kept);
-    zonal__device_free(views->args.grey_sums);
+    zonal__cuda_on on(views->device);
+    cudaFree(views->args.kept);
+    cudaFree(views->args.grey_sums);
     zonal__free(views);
 }
 
 static zonal_status create(const zonal__views_spec *spec, zonal__views **out) {
+    zonal__cuda_on on(spec->device);
     zonal__views *views;
     *out = NULL;
     ZONAL_TRY(zonal__views_check_spec(spec));
@@ -99,6 +103,7 @@ static zonal_status create(const zonal__views_spec *spec, zonal__views **out) {
                           "cpu",
                           ZONAL__VIEWS_MOST_TAPS, spec->blur_taps);
     ZONAL_TRY(ZONAL_NEW(&views, 1, "the views"));
+    views->device = spec->device;
     zonal_status status = fill(spec, views);
     if (status == ZONAL_OK)
         *out = views;
@@ -127,6 +132,7 @@ static zonal_status run_some(const zonal__views *views, const views_args &args, 
 
 static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__picture *pictures,
                         const zonal__view *view, int64_t count, void *out) {
+    zonal__cuda_on on(views->device);
     views_args args = views->args;
     size_t view_bytes = (size_t)args.shape.elements * views->element_size;
     if (count < 0 || count > views->count)
@@ -149,6 +155,6 @@ static void set_stream(zonal__views *views, void *stream) {
 
 static const zonal__views_table table = {"cuda", create, run, destroy, set_stream};
 
-const zonal__views_table *zonal__views_cuda(void) {
-    return zonal__device_available() == ZONAL_OK ? &table : NULL;
+extern "C" const zonal__views_table *zonal__views_cuda(void) {
+    return &table;
 }

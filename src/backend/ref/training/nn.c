@@ -80,7 +80,6 @@ static size_t scratch_bytes(const zonal__layer *layer) {
 }
 
 static const zonal__nn_table table = {.name = "ref",
-                                      .memory = &zonal__memory_host,
                                       .create = create,
                                       .destroy = destroy,
                                       .saved_bytes = saved_bytes,
