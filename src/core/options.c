@@ -105,7 +105,7 @@ static zonal_status set_value(void *values, const zonal__option *option, const c
         *(double *)target = number;
         return ZONAL_OK;
     case ZONAL__OPTION_STRING:
-        if (!text[0]) return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is given an empty text", shown);
+        if (!text[0]) return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is empty", shown);
         *(const char **)target = text;
         return ZONAL_OK;
     case ZONAL__OPTION_WORD:
@@ -177,7 +177,7 @@ static zonal_status fail_unknown(const zonal__option *table, const char *name, c
     near = zonal__text_nearest(name, names);
     if (near)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; did you mean --%s?", shown, near);
-    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists those there are", shown);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists the options", shown);
 }
 
 static zonal_status set_option(zonal__options *options, const zonal__option *option,

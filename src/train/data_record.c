@@ -157,18 +157,19 @@ zonal_status zonal__data_record_write(const zonal__data_record *r, const char *p
 
 static zonal_status no_record(const char *path, int64_t line) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s is no record of a run's images: line %" PRId64 " is none of its kinds; "
-                      "put the file back, or remove it to go on without that check",
+                      "%s is not a record of a run's images: line %" PRId64
+                      " is not understood; restore the file, or remove it to skip that check",
                       path, line);
 }
 
 static zonal_status earlier_record(const char *path) {
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s was written by an earlier zonal, with another checksum, by which it also "
-                      "divided images that had no splits of their own: it tells nothing about the "
-                      "images of now; train again, or, if they have splits of their own and are "
-                      "the same, remove it to go on without that check",
-                      path);
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%s was written by an earlier zonal, with another checksum, by which it also "
+        "divided images that had no splits of their own: it cannot be compared with the present "
+        "images; train again, or, if they have splits of their own and are "
+        "the same, remove it to skip that check",
+        path);
 }
 
 /* The next word of a line, ended where it stands; "" after the last. */
