@@ -36,8 +36,7 @@ BEGIN {
     knows["eval"] = "core math backend backend/training loss uniformity data nn"
     knows["train"] = "core math backend backend/training loss uniformity data nn eval"
     knows["report"] = "core math backend backend/training loss uniformity data nn eval train"
-    knows["cli"] = "core math backend ref cpu cuda backend/training ref/training cpu/training " \
-        "cuda/training loss uniformity data nn eval train report"
+    knows["cli"] = "core math backend backend/training loss uniformity data nn eval train report"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

@@ -384,7 +384,7 @@ def test_remarks():
     @case("loss: an option without use is mentioned")
     def _():
         done = run("loss", wide, "--method", "mmd-band", "--t", "5/d", "--slices", 3)
-        assert "no use of --t, --slices" in done.stderr and done.returncode == 0
+        assert "does not use --t, --slices" in done.stderr and done.returncode == 0
 
     @case("loss: a negative normaliser is mentioned")
     def _():
