@@ -70,12 +70,8 @@ void zonal__jsonl_close(zonal__jsonl *jsonl) {
 static zonal_status make_line(zonal__jsonl *jsonl, const char *json, size_t *length) {
     size_t needed = strlen(json) + 1;
     char *out;
-    if (needed > jsonl->room) {
-        zonal__free(jsonl->line);
-        jsonl->room = 0;
-        ZONAL_TRY(ZONAL_NEW(&jsonl->line, 2 * needed, "a line of JSON"));
-        jsonl->room = 2 * needed;
-    }
+    if (needed > jsonl->room)
+        ZONAL_TRY(ZONAL_RENEW(&jsonl->line, 2 * needed, &jsonl->room, "a line of JSON"));
     out = jsonl->line;
     while (*json) {
         if (*json == '\n')
@@ -151,7 +147,7 @@ static zonal_status find_cut(const char *path, char *text, size_t length, const 
         if (good && found && number <= value && cut_before)
             return ZONAL_FAIL(ZONAL_FORMAT,
                               "%s: line %lld, with %s %lld, comes after a line that is damaged or "
-                              "belongs to a later %s; put the file right or move it away",
+                              "belongs to a later %s; fix the file or move it away",
                               path, (long long)line, key, (long long)number, key);
         if (!good && found_cut->bad_line == 0) found_cut->bad_line = line;
         if ((!good || (found && number > value)) && !cut_before) found_cut->at = at;
@@ -174,7 +170,7 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s: line %lld is no JSON object, and no line before it has %s %lld, so "
                           "more than an unfinished end is damaged, or it is another file; it is "
-                          "left alone: put it right or move it away",
+                          "left alone: fix it or move it away",
                           path, (long long)found.bad_line, key, (long long)value);
     if (found.at < length && ftruncate(descriptor, (off_t)found.at) != 0)
         return cannot_write(path, errno);

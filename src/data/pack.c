@@ -163,18 +163,6 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
     return zonal__image_resample(&scratch->resampler, &scratch->square, side, side, out);
 }
 
-static zonal_status reserve_entry(zonal__pack_writer *writer) {
-    entry *larger;
-    int64_t room = writer->room ? 2 * writer->room : 1024;
-    if (writer->count < writer->room) return ZONAL_OK;
-    ZONAL_TRY(ZONAL_NEW(&larger, room, "the table of a pack"));
-    if (writer->count > 0) memcpy(larger, writer->table, (size_t)writer->count * sizeof *larger);
-    zonal__free(writer->table);
-    writer->table = larger;
-    writer->room = room;
-    return ZONAL_OK;
-}
-
 static zonal_status check_picture(const zonal__pack_writer *writer, const zonal__image *image,
                                   int32_t label, zonal__split split) {
     if (image->channels != 1 && image->channels != 3)
@@ -196,7 +184,7 @@ zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *ima
                              zonal__split split) {
     size_t bytes;
     ZONAL_TRY(check_picture(writer, image, label, split));
-    ZONAL_TRY(reserve_entry(writer));
+    ZONAL_TRY(ZONAL_GROW(&writer->table, writer->count, &writer->room, "the table of a pack"));
     if (writer->fit != ZONAL__PACK_AS_IS &&
         (image->width != writer->side || image->height != writer->side)) {
         ZONAL_TRY(
@@ -306,7 +294,7 @@ zonal_status zonal__pack_copy(const zonal__source *source, size_t offset, size_t
         if (got < 0) return cannot_read(source->path, errno);
         if (got == 0)
             return ZONAL_FAIL(ZONAL_IO,
-                              "%s has become shorter while it was read; make the pack again with "
+                              "%s was truncated while it was read; make the pack again with "
                               "zonal data pack",
                               source->path);
         done += (size_t)got;
@@ -340,7 +328,7 @@ static zonal_status check_foot(pack *p, foot *last) {
                           p->source.path);
     if (memcmp(first.magic, HEAD_MAGIC, sizeof first.magic) != 0)
         return first.magic[MAGIC_NAME] == '1' ? other_version(p, 1)
-                                              : damaged(p, "its beginning is none");
+                                              : damaged(p, "its beginning is invalid");
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
         return damaged(p, "its end is missing");
     if (last->checksum != zonal__pack_checksum(last, offsetof(foot, checksum)))
@@ -377,9 +365,9 @@ static zonal_status check_entries(const pack *p, const foot *last) {
             pixel_bytes(e) > last->table - e->offset)
             return damaged(p, "a picture lies outside the file");
         if (labelled ? e->label >= last->classes : e->label != NO_LABEL)
-            return damaged(p, "a label is none of its classes");
+            return damaged(p, "a label is not one of its classes");
         if (e->split > ZONAL__SPLIT_TEST || (e->split == 0) != (p->table[0].split == 0))
-            return damaged(p, "a picture belongs to no split that there is");
+            return damaged(p, "an image has an unknown split");
     }
     return ZONAL_OK;
 }

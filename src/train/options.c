@@ -46,8 +46,8 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         if (!(fabs(numbers.value[c]) <= 1e6) ||
             (strcmp(option->name, "deviation") == 0 && numbers.value[c] < 1e-6))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "%s is for pixels from 0 to 1: a mean may be up to 1e6, a deviation "
-                              "from 1e-6 to 1e6, got %s",
+                              "%s is for pixels from 0 to 1: a mean must be at most 1e6, a "
+                              "deviation from 1e-6 to 1e6, got %s",
                               shown, text);
     *(zonal__per_channel *)((char *)values + option->target) = numbers;
     return ZONAL_OK;
@@ -128,31 +128,33 @@ enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPT
 
 const zonal__option zonal__train_table[] = {
     /* pictures */
-    TEXT("data", data, NULL, "PATH", 0, "a folder or file of pictures, or textures:FAMILY; or DIR"),
-    WORD("split", split, zonal__split_words, "train", "the part of the pictures to learn from"),
+    TEXT("data", data, NULL, "PATH", 0,
+         "a folder or file of images, or textures:FAMILY; the same as DIR"),
+    WORD("split", split, zonal__split_words, "train", "the split to train on"),
     TEXT("class-list", source.class_list, NULL, "FILE", 0,
          "folders: only these classes, one name per line, in this order"),
-    WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as the pictures have it"),
+    WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as in the images"),
     WHOLE("least-side", source.least_side, "0", 0, 32768,
-          "JPEG: decode at a half, a quarter or an eighth while both sides stay at least this "
-          "long; 0: at full size"),
-    WHOLE("largest-side", largest_side, "0", 0, 32768,
-          "images with a longer side are shrunk to it when they are read, on every device and data "
-          "location; 0: 512, or twice the side of the views if that is more"),
+          "JPEG: decode at a half, a quarter or an eighth as long as both sides are at least this "
+          "long; 0: full size"),
+    WHOLE(
+        "largest-side", largest_side, "0", 0, 32768,
+        "images with a longer side are shrunk to it when they are read; 0: 512, or twice the side "
+        "of the views if that is more"),
     NUMBER("bad-limit", source.bad_limit, "0.01", 0, 1, OVER,
-           "the share of corrupt pictures that is put up with"),
+           "the largest share of corrupt images that is accepted"),
     SHARE("val-share", source.val_share, "0.1",
-          "of each class, for validation, where the source is not divided"),
-    SHARE("test-share", source.test_share, "0.1", "the same for the test"),
-    WHOLE("data-seed", source.seed, "0", 0, INFINITY, "of that division, and of textures"),
+          "share of each class for validation, if the data set has no splits"),
+    SHARE("test-share", source.test_share, "0.1", "the same for testing"),
+    WHOLE("data-seed", source.seed, "0", 0, INFINITY, "seed of that split, and of textures"),
     WHOLE("texture-count", source.count, NULL, 1, 1 << 24,
           "textures: how many; 10,000 / 500 / 10,000 by split unless given"),
     WHOLE("texture-size", source.size, NULL, 8, 4096,
           "textures: their width and height; 256 unless given"),
     PER_CHANNEL("mean", mean,
-                "taken off the views, of [0, 1]; ImageNet's for RGB, 0.5 for grey unless given"),
+                "subtracted from pixels in [0, 1]; ImageNet's for RGB, 0.5 for grey unless given"),
     PER_CHANNEL("deviation", deviation,
-                "what they are then divided by; ImageNet's for RGB, 0.25 for grey unless given"),
+                "divides them afterwards; ImageNet's for RGB, 0.25 for grey unless given"),
 
     /* views */
     WHOLE("views", views, "2", 1, 16, "global views of each picture"),
@@ -163,11 +165,11 @@ const zonal__option zonal__train_table[] = {
     WHOLE("local-side", local_side, "0", 0, 1024,
           "their width and height; 0: three sevenths of the side, as 96 of 224"),
     WORD("law", law, laws, "auto",
-         "byol: crops and colours, for photographs; texture: turns, scales, contrast, erasing; "
+         "byol: crops and colours, for photographs; texture: rotation, scale, contrast, erasing; "
          "auto: texture for textures"),
     WORD("crop", crop, crops, "auto",
-         "what of an image is looked at when it is evaluated: its centre, 7/8 of the shorter side, "
-         "or the whole; auto: the whole of textures and of images no larger than the views"),
+         "the part of an image that evaluations use: its centre, 7/8 of the shorter side, or the "
+         "whole; auto: the whole of textures and of images no larger than the views"),
     RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
@@ -178,10 +180,10 @@ const zonal__option zonal__train_table[] = {
     NUMBER("view-saturation", view.saturation, NULL, 0, INFINITY, 0, "byol: strength; 0.2"),
     NUMBER("view-hue", view.hue, NULL, 0, 0.5, 0, "byol: strength in turns; 0.1"),
     SHARE("view-grey", view.grey, NULL, "byol: probability; 0.2"),
-    SHARE("view-blur", view.blur, NULL, "byol: probability; 1 and 0.1 by turns, local 0.5"),
-    SHARE("view-solarise", view.solarise, NULL, "byol: probability; 0 and 0.2 by turns"),
+    SHARE("view-blur", view.blur, NULL, "byol: probability; alternately 1 and 0.1, local 0.5"),
+    SHARE("view-solarise", view.solarise, NULL, "byol: probability; alternately 0 and 0.2"),
     NUMBER("view-rotation", view.rotation, NULL, 0, 3.1415926535897932, 0,
-           "texture: up to this many radians each way; any unless given"),
+           "texture: at most this many radians either way; any angle unless given"),
     SHARE("view-shift", view.shift, NULL, "texture: share of the side; 0.2"),
     RANGE("view-scale", view.scale, "texture: magnification; 0.8,1.25"),
     NUMBER("view-shear", view.shear, NULL, 0, INFINITY, 0, "texture: tangent; 0.2"),
@@ -189,7 +191,8 @@ const zonal__option zonal__train_table[] = {
     RANGE("view-times", view.times, "texture: contrast factor; 0.7,1.3"),
     NUMBER("view-noise", view.noise, NULL, 0, INFINITY, 0, "texture: deviation of noise; 0.05"),
     SHARE("view-erase", view.erase, NULL, "texture: probability of a black rectangle; 1"),
-    RANGE("view-erase-side", view.erase_side, "texture: its sides, of the view's; 0.1,0.4"),
+    RANGE("view-erase-side", view.erase_side,
+          "texture: its sides as shares of the view's; 0.1,0.4"),
 
     /* network */
     WORD("network", network, networks, "resnet18", "the encoder"),
@@ -203,13 +206,14 @@ const zonal__option zonal__train_table[] = {
      .set = set_projector,
      .help = "outputs of its layers; the last is the dimension d"},
     WORD("activation", activation, activations, "gelu", "of the projector"),
-    FLAG("projector-norm", projector_norm, "yes", "norms between the projector's layers"),
+    FLAG("projector-norm", projector_norm, "yes", "batch norms between the projector's layers"),
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
-    FLAG("zero-last-scale", zero_last_scale, NULL, "each block begins as its shortcut"),
+    FLAG("zero-last-scale", zero_last_scale, NULL,
+         "initialise the last scale of each block to 0, so that it starts as its shortcut"),
 
     TEXT("init", init, NULL, "FILE", 0,
-         "begin with these weights, safetensors of torchvision or of a run; the projector may be "
-         "missing"),
+         "start from these weights: a safetensors file of torchvision or of a run; the projector "
+         "may be missing"),
 
     /* loss */
     TEXT("method", method, "mmd-band", "NAME", 0,
@@ -223,95 +227,96 @@ const zonal__option zonal__train_table[] = {
          "factor of the uniformity loss; auto: batch for mmd, ksd and susreg, 1.15 times the "
          "collapse threshold for kl, unit for sigreg"),
     NUMBER("margin", margin, NULL, 0, INFINITY, OVER | UNDER,
-           "the gain as a multiple of the collapse threshold"),
+           "set the gain to this multiple of the collapse threshold"),
     NUMBER("selectivity", selectivity, NULL, 0, INFINITY, OVER | UNDER,
-           "the gain by its selectivity S: how strongly directions follow what views share"),
+           "set the gain so that the selectivity S has this value: how strongly directions follow "
+           "what views share"),
 
     /* optimiser */
-    WORD("optimiser", optimiser, optimisers, "adamw", "how the weights are moved"),
+    WORD("optimiser", optimiser, optimisers, "adamw", "the optimiser"),
     NUMBER("lr", lr, "0.001", 0, INFINITY, OVER | UNDER, "learning rate"),
     WORD("schedule", schedule, schedules, "cosine", "of the learning rate, after the warm-up"),
     NUMBER("final-lr", final_lr, "0", 0, INFINITY, UNDER, "the learning rate at the end"),
     NUMBER("warmup", warmup, NULL, 0, INFINITY, UNDER,
            "epochs of warm-up; 1, but at most a tenth of the run, unless given"),
     NUMBER("weight-decay", weight_decay, "0.0005", 0, INFINITY, UNDER, "weight decay"),
-    FLAG("decay-all", decay_all, NULL, "decay norms and biases as well"),
-    NUMBER("clip", clip, "0", 0, INFINITY, UNDER, "largest norm of the gradient; 0: as it comes"),
+    FLAG("decay-all", decay_all, NULL, "decay batch norms and biases as well"),
+    NUMBER("clip", clip, "0", 0, INFINITY, UNDER, "clip the gradient to this norm; 0: no clipping"),
     NUMBER("momentum", momentum, "0.9", 0, 1, UNDER, "sgd, lars: momentum"),
     FLAG("nesterov", nesterov, NULL, "sgd: Nesterov's momentum"),
     NUMBER("trust", trust, "0.001", 0, INFINITY, OVER | UNDER, "lars: trust ratio"),
-    NUMBER("beta1", beta1, "0.9", 0, 1, UNDER, "adamw: of the mean gradient"),
-    NUMBER("beta2", beta2, "0.999", 0, 1, UNDER, "adamw: of the mean square"),
-    NUMBER("epsilon", epsilon, "1e-8", 0, INFINITY, OVER | UNDER, "adamw: added to the root"),
+    NUMBER("beta1", beta1, "0.9", 0, 1, UNDER, "adamw: decay of the mean gradient"),
+    NUMBER("beta2", beta2, "0.999", 0, 1, UNDER, "adamw: decay of the mean square"),
+    NUMBER("epsilon", epsilon, "1e-8", 0, INFINITY, OVER | UNDER,
+           "adamw: added to the square root"),
 
     /* run */
-    WHOLE("epochs", epochs, "100", 1, 1e6, "times through the pictures"),
-    WHOLE("steps", steps, "0", 0, ZONAL__MOST_STEPS, "the same in steps; 0: by --epochs"),
-    WHOLE("batch", batch, "256", 1, 1e6,
-          "pictures in a step; unless given, all if there are fewer"),
+    WHOLE("epochs", epochs, "100", 1, 1e6, "passes over the images"),
+    WHOLE("steps", steps, "0", 0, ZONAL__MOST_STEPS, "length in steps instead; 0: by --epochs"),
+    WHOLE("batch", batch, "256", 1, 1e6, "images in a step; unless given, all if there are fewer"),
     WHOLE("micro-batch", micro_batch, "0", 0, 1e6,
-          "pictures that go through the network at once, for little memory; the loss still sees "
-          "the whole batch; 0: all"),
+          "images that go through the network at once, to save memory; the loss still sees the "
+          "whole batch; 0: all"),
     WORD("precision", precision, precisions, "auto",
-         "of the network; auto: bf16 on CUDA and where the processor has AMX, else fp32"),
+         "of the network; auto: bf16 on CUDA and on processors with AMX, else fp32"),
     TEXT("device", device, "auto", "NAME", 0,
-         "cpu, cuda, cuda:1 ...; auto: CUDA where there is a device"),
+         "cpu, cuda, cuda:1 ...; auto: CUDA if there is a device"),
     WORD("residence", residence, residences, "auto",
-         "CUDA: all pictures on the device, or those of each step"),
+         "CUDA: all images on the device, or those of each step"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
-    WHOLE("seed", seed, "0", 0, INFINITY, "of weights, order, views and sliced losses"),
-    WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: all there are"),
-    WHOLE("workers", workers, "0", 0, 256, "threads that read pictures; 0: as many as processors"),
+    WHOLE("seed", seed, "0", 0, INFINITY, "seed of weights, order, views and sliced losses"),
+    WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: one for each processor"),
+    WHOLE("workers", workers, "0", 0, 256, "threads that read images; 0: one for each processor"),
 
     /* the command line's own */
     TEXT("config", config, NULL, "FILE", LINE, "a recipe: options as TOML; flags override it"),
     {.name = "set",
      .type = ZONAL__OPTION_ASSIGN,
      .metavar = "KEY=VALUE",
-     .help = "the same as --KEY VALUE; as often as needed"},
+     .help = "the same as --KEY VALUE; may be repeated"},
     {.name = "dump-config",
      .type = ZONAL__OPTION_FLAG,
      AT(dump_config),
      .rules = LINE,
-     .help = "print the effective configuration, train nothing"},
+     .help = "print the effective configuration and exit"},
     TEXT("out", out, NULL, "RUN", LINE, "the run folder to make; runs/NAME-N unless given"),
-    TEXT("resume", resume, NULL, "RUN", LINE, "go on where this run's last checkpoint was made"),
+    TEXT("resume", resume, NULL, "RUN", LINE, "continue from this run's last checkpoint"),
     {.name = "changed-data",
      .type = ZONAL__OPTION_WORD,
      AT(changed_data),
      .words = zonal__changed_data_words,
      .initial = "refuse",
      .rules = LINE,
-     .help = "--resume: what to do when images were added, removed or replaced since"},
+     .help = "--resume: what to do if images were added, removed or replaced since"},
     TEXT("choices", choices, NULL, "FILE", LINE,
-         "CUDA: algorithms as in another run's choices.txt instead of by measuring, for the same "
-         "bits as that run's"),
+         "CUDA: use another run's autotuning cache, for the same bits as that run's"),
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      AT(quiet),
      .rules = LINE,
-     .help = "print warnings and errors alone"},
+     .help = "print only warnings and errors"},
 
     /* watching */
-    WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines and meters; 0: 10, on CUDA 50"),
+    WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines of the log; 0: 10, on CUDA 50"),
     WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
-          "steps between checkpoints; 0: an epoch, or 100 if that is more"),
-    WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep beside the best"),
-    FLAG("tensorboard", tensorboard, "yes", "write the curves for TensorBoard too, in RUN/events"),
-    WORD("on-collapse", on_collapse, on_collapse, "warn", "what to do when a meter says so"),
+          "steps between checkpoints; 0: one epoch, but at least 100"),
+    WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep besides the best"),
+    FLAG("tensorboard", tensorboard, "yes", "also write the curves for TensorBoard, in RUN/events"),
+    WORD("on-collapse", on_collapse, on_collapse, "warn",
+         "what to do if the embeddings have collapsed"),
     SHARE("collapse-cosine", collapse_cosine, TEXT_OF(ZONAL_COLLAPSE_COSINE),
-          "mean cosine above which that is"),
+          "a mean cosine above this is collapse"),
     SHARE("collapse-rank", collapse_rank, TEXT_OF(ZONAL_COLLAPSE_RANK),
-          "effective rank, as a share of what uniform points have, below which that is"),
+          "an effective rank below this share of that of uniform points is collapse"),
     WORD("eval", eval, protocols, "auto",
-         "evaluation on the way; auto: retrieval for textures, k-NN where there are classes"),
+         "evaluation during training; auto: retrieval for textures, k-NN if there are classes"),
     WHOLE("eval-every", eval_every, "0", 0, 1e9,
-          "steps between evaluations; 0: an epoch, or 100 if that is more"),
-    WHOLE("eval-count", eval_count, "1000", 2, 1e9, "pictures of the validation part to take"),
-    WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled pictures to compare with"),
+          "steps between evaluations; 0: one epoch, but at least 100"),
+    WHOLE("eval-count", eval_count, "1000", 2, 1e9, "validation images to use"),
+    WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled images to compare with"),
     WHOLE("eval-k", eval_k, "20", 1, 256, "knn: neighbours that vote"),
     NUMBER("eval-temperature", eval_temperature, "0.07", 0, INFINITY, OVER | UNDER,
-           "knn: of the votes"),
+           "knn: temperature of the votes"),
     {0}};
 
 static const char *const most_used[] = {"config",      "out",     "resume", "method",

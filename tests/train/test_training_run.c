@@ -503,7 +503,7 @@ static void test_refused(void) {
     CHECK_FAILS(run_new(out, both, &r, NULL), ZONAL_ARGUMENT, "give one of them");
     CHECK_FAILS(run_new(out, method, &r, NULL), ZONAL_ARGUMENT, "mmd-heat");
     CHECK_FAILS(run_new(out, unused, &r, NULL), ZONAL_ARGUMENT, "no effect");
-    CHECK_FAILS(run_new(folder.path, one, &r, NULL), ZONAL_IO, "is there already");
+    CHECK_FAILS(run_new(folder.path, one, &r, NULL), ZONAL_IO, "already exists");
     CHECK_FAILS(run_on(folder.path, one, &r, NULL), ZONAL_IO, "config.toml");
     CHECK(r.letters == 0 && test_folder_count(&folder) == 0); /* nothing was begun or written */
     remove_tree(folder.path);

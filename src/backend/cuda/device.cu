@@ -11,7 +11,7 @@ zonal_status zonal__cuda_count(int *count) {
     if (error == cudaSuccess && *count > 0) return ZONAL_OK;
     cudaGetLastError();
     *count = 0;
-    return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device can be used here (%s); use the device cpu",
+    return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device is available (%s); use the device cpu",
                       error == cudaSuccess ? "none was found" : cudaGetErrorString(error));
 }
 

@@ -135,6 +135,10 @@ typedef struct zonal__nn_table {
 zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *out_w,
                                 int *out_channels);
 
+/* For the host's: fills in the defaults (epsilon 1e-5, momentum 0.1), and takes away options of one
+ * kind that the loops shared by two must not see in the other. */
+void zonal__layer_complete(zonal__layer_spec *spec);
+
 /* What every device's forward and backward check first: a training norm of one element per channel,
  * which has no variance (ZONAL_SHAPE); backward of a layer made forward_only (ZONAL_ARGUMENT). */
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training);
