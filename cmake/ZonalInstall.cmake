@@ -1,5 +1,6 @@
-# Headers, both libraries, the program, zonal.pc and the CMake package. Everything written is
-# relative to its own place, so `cmake --install build --prefix X` works for any X.
+# Headers, both libraries, the program and its manual pages, zonal.pc and the CMake package.
+# Everything written is relative to its own place, so `cmake --install build --prefix X` works for
+# any X.
 include(CMakePackageConfigHelpers)
 
 # Libraries that lie where the loader does not look, as CUDA's and cuDNN's may, are found where they
@@ -15,6 +16,7 @@ if(TARGET zonal_cli)
     install(TARGETS zonal_cli)
     install(FILES bench/augment_torch.py bench/loss_torch.py bench/train_torch.py
         DESTINATION ${CMAKE_INSTALL_DATADIR}/zonal/bench)
+    install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/zonal)

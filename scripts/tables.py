@@ -97,7 +97,7 @@ def selectivity_long():
 
 
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
-          for data in ("disk", "imagenette") for column in COLUMNS}
+          for data in ("disk", "imagenette", "cifar10") for column in COLUMNS}
 TABLES["selectivity-long"] = selectivity_long
 
 

@@ -120,7 +120,7 @@ static const char *const pieces[] = {"{",
                                      "9223372036854775807",
                                      "4294967296",
                                      "\xc3\xa9",
-                                     "\"zonal.checksum\":\"0123456789abcdef\","};
+                                     "\"zonal.xxh64\":\"0123456789abcdef\","};
 
 static uint64_t state;
 

@@ -24,6 +24,45 @@ def skip(name, why):
     print(f"ok {passed + failed + skipped} - {name} # SKIP {why}")
 
 
+def xxh64(content):
+    """XXH64 with seed 0, step by step as its specification has it, on whole numbers of any size."""
+    prime1, prime2, prime3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+    prime4, prime5, mask = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5, 2 ** 64 - 1
+
+    def rotated(x, bits):
+        return (x << bits | (x & mask) >> 64 - bits) & mask
+
+    def mixed(lane, word):
+        return rotated(lane + word * prime2 & mask, 31) * prime1 & mask
+
+    at, length = 0, len(content)
+    if length >= 32:
+        lanes = [prime1 + prime2 & mask, prime2, 0, -prime1 & mask]
+        while length - at >= 32:
+            for k in range(4):
+                lanes[k] = mixed(lanes[k], int.from_bytes(content[at + 8 * k:at + 8 * k + 8], "little"))
+            at += 32
+        total = sum(rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18))) & mask
+        for lane in lanes:
+            total = ((total ^ mixed(0, lane)) * prime1 + prime4) & mask
+    else:
+        total = prime5
+    total = total + length & mask
+    while length - at >= 8:
+        total ^= mixed(0, int.from_bytes(content[at:at + 8], "little"))
+        total = rotated(total, 27) * prime1 + prime4 & mask
+        at += 8
+    if length - at >= 4:
+        total ^= int.from_bytes(content[at:at + 4], "little") * prime1 & mask
+        total = rotated(total, 23) * prime2 + prime3 & mask
+        at += 4
+    for byte in content[at:]:
+        total = rotated(total ^ byte * prime5 & mask, 11) * prime1 & mask
+    total = (total ^ total >> 33) * prime2 & mask
+    total = (total ^ total >> 29) * prime3 & mask
+    return total ^ total >> 32
+
+
 def run(*arguments, **keywords):
     keywords.setdefault("stdout", subprocess.PIPE)
     return subprocess.run(

@@ -163,6 +163,7 @@ runs_no_script() {
     [[ $said == *"loss_torch.py was not installed with this program"* && ! -e $scratch/planted ]]
 }
 if [[ -x $prefix/bin/zonal ]]; then
+    check "the manual pages are installed" test -s "$prefix/share/man/man1/zonal-train.1"
     check "the installed program runs" "$prefix/bin/zonal" --version
     check "it runs the scripts that were installed with it" runs_our_script "$prefix/bin/zonal"
     check "the built one those of its source tree" runs_our_script "$build/zonal"

@@ -25,7 +25,7 @@ try:
 except ImportError:
     Image = None
 
-from harness import finish, report, skip
+from harness import finish, report, skip, xxh64
 
 TOOL = os.path.join(os.environ.get("ZONAL_BUILD_DIR", "build"), "tests", "data_tool")
 FASHION = "/usr/share/datasets/fashion-mnist"
@@ -138,6 +138,31 @@ def check_split(path, n, labels):
         for c in np.unique(labels):
             assert np.sum(part.labels == c) >= (np.sum(labels == c) > 2)
     return parts
+
+
+def philox(seed, stream, sample):
+    """The first two of Philox4x32-10's words (Salmon and others, 2011) as one number of 64 bits."""
+    key, word = [seed & 0xFFFFFFFF, seed >> 32], 2 ** 32 - 1
+    counter = [0, sample & word, 0, stream << 24 | sample >> 32]
+    for _ in range(10):
+        a, b = counter[0] * 0xD2511F53, counter[2] * 0xCD9E8D57
+        counter = [b >> 32 ^ counter[1] ^ key[0], b & word, a >> 32 ^ counter[3] ^ key[1], a & word]
+        key = [key[0] + 0x9E3779B9 & word, key[1] + 0xBB67AE85 & word]
+    return counter[1] << 32 | counter[0]
+
+
+@case
+def lots_are_philox_of_xxh64_of_the_names(folder):
+    """The division itself, which changes with the hash: every run's images depend on it."""
+    n, seed, stream_split = 300, 5, 5
+    path = os.path.join(folder, "train-images-idx3-ubyte")
+    open(path, "wb").write(struct.pack(">IIII", 0x803, n, 2, 2) + bytes(4 * n))
+    open(path.replace("images-idx3", "labels-idx1"), "wb").write(
+        struct.pack(">II", 0x801, n) + bytes(n))
+    lots = np.array([(philox(seed, stream_split, xxh64(b"index %d" % i) >> 8) >> 11) / 2.0 ** 53
+                     for i in range(n)])
+    for split, chosen in ((VAL, lots < 0.1), (TEST, (0.1 <= lots) & (lots < 0.2)), (TRAIN, lots >= 0.2)):
+        assert np.array_equal(Source(path, split, seed=seed).order, np.flatnonzero(chosen)), split
 
 
 # ---- Galaxy10 ---------------------------------------------------------------------------------
@@ -712,41 +737,22 @@ def idx_fashion_mnist(folder):
 
 # ---- packs ------------------------------------------------------------------------------------
 
-MULTIPLIER, WORD = 0x9E3779B97F4A7C15, 2 ** 64 - 1
-
-
-def mix(state, word):
-    product = (state ^ word) * MULTIPLIER & WORD
-    return (product << 29 | product >> 35) & WORD
-
-
-def checksum(data):
-    """As src/data/pack.h has it in words."""
-    total, data = len(data), data + bytes(-len(data) % 32)
-    lanes = [(k + 1) * MULTIPLIER & WORD for k in range(4)]
-    for i, word in enumerate(struct.unpack(f"<{len(data) // 8}Q", data)):
-        lanes[i % 4] = mix(lanes[i % 4], word)
-    for lane in lanes:
-        total = mix(total, lane)
-    return total ^ total >> 32
-
-
 def read_pack(path):
     """Pictures, labels and names of a pack, by its documented format alone."""
     content = open(path, "rb").read()
-    assert content[:8] == b"ZONALPK1" and content[-8:] == b"ZONALEND"
+    assert content[:8] == b"ZONALPK2" and content[-8:] == b"ZONALEND"
     table, count, names, classes, version, index_sum, zero, foot_sum = struct.unpack(
         "<QQQIIQQQ", content[-64:-8])
-    assert version == 1 and zero == 0 and table % 64 == 0
+    assert version == 2 and zero == 0 and table % 64 == 0
     assert table + 32 * count + names + 64 == len(content)
-    assert checksum(content[-64:-16]) == foot_sum
-    assert checksum(content[table:-64]) == index_sum
+    assert xxh64(content[-64:-16]) == foot_sum
+    assert xxh64(content[table:-64]) == index_sum
     pictures, labels = [], []
     for i in range(count):
         offset, pixel_sum, width, height, label, channels, split = struct.unpack(
             "<QQIIIHH", content[table + 32 * i:table + 32 * i + 32])
         pixels = content[offset:offset + width * height * channels]
-        assert offset % 64 == 0 and checksum(pixels) == pixel_sum
+        assert offset % 64 == 0 and xxh64(pixels) == pixel_sum
         pictures.append(np.frombuffer(pixels, np.uint8).reshape(height, width, channels))
         labels.append(label)
     text = content[table + 32 * count:-64]
@@ -771,17 +777,17 @@ def pack_by_its_documented_format(folder):
 @case
 def pack_written_by_python(folder):
     generator = np.random.default_rng(8)
-    content, table, pictures = bytearray(b"ZONALPK1" + bytes(56)), b"", []
+    content, table, pictures = bytearray(b"ZONALPK2" + bytes(56)), b"", []
     for i in range(5):
         picture = generator.integers(0, 256, (3 + i, 4, 1 if i % 2 else 3), dtype=np.uint8)
         raw = picture.tobytes()
-        table += struct.pack("<QQIIIHH", len(content), checksum(raw), 4, 3 + i, 0xFFFFFFFF,
+        table += struct.pack("<QQIIIHH", len(content), xxh64(raw), 4, 3 + i, 0xFFFFFFFF,
                              picture.shape[2], 0)
         content += raw + bytes(-len(raw) % 64)
         pictures.append(picture)
-    foot = struct.pack("<QQQIIQQ", len(content), 5, 0, 0, 1, checksum(table), 0)
+    foot = struct.pack("<QQQIIQQ", len(content), 5, 0, 0, 2, xxh64(table), 0)
     path = os.path.join(folder, "by python")
-    foot += struct.pack("<Q", checksum(foot)) + b"ZONALEND"
+    foot += struct.pack("<Q", xxh64(foot)) + b"ZONALEND"
     open(path, "wb").write(content + table + foot)
     source = Source(path)
     assert source.classes == 0 and len(source.labels) == 0

@@ -139,15 +139,15 @@ static void test_drawn(void) {
 }
 
 static void test_no_record(void) {
-#define HEAD "zonal-data 1 1\n"
+#define HEAD "zonal-data 2 1\n"
 #define PART "part train 1 0123456789abcdef 0123456789abcdef\n"
     static const char *const bad[] = {
         "",
         "\n",
         HEAD,
-        "zonal-data 2 1\n" PART,
-        "zonal-data 1 0\n" PART,
-        "zonal-data 1 1" PART,
+        "zonal-data 3 1\n" PART,
+        "zonal-data 2 0\n" PART,
+        "zonal-data 2 1" PART,
         HEAD "part train 1 0123456789abcdef 0123456789abcde\n",
         HEAD "part train -1 0123456789abcdef 0123456789abcdef\n",
         HEAD "part train 99999999999999999999 0123456789abcdef 0123456789abcdef\n",
@@ -169,6 +169,13 @@ static void test_no_record(void) {
         fclose(file);
         CHECK_FAILS(zonal__data_record_read(folder.name, &record), ZONAL_FORMAT, "no record");
         CHECK(record == NULL);
+    }
+    FILE *file = fopen(test_folder_file(&folder, "data.txt"), "w");
+    if (CHECK(file != NULL)) {
+        fputs("zonal-data 1 1\n" PART, file);
+        fclose(file);
+        CHECK_FAILS(zonal__data_record_read(folder.name, &record), ZONAL_FORMAT,
+                    "was written by an earlier zonal");
     }
     CHECK_FAILS(zonal__data_record_read(test_folder_file(&folder, "no"), &record), ZONAL_IO, "no");
     test_folder_remove(&folder);

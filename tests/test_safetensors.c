@@ -84,7 +84,7 @@ static const zonal__safetensor all_types[] = {
      .data = truth},
 };
 static const zonal__safetensors_note notes[] = {
-    {"format", "pt"}, {"epoch", "12"}, {"empty", ""}, {"said", "\"zonal.checksum\": \"0000\"\n"}};
+    {"format", "pt"}, {"epoch", "12"}, {"empty", ""}, {"said", "\"zonal.xxh64\": \"0000\"\n"}};
 enum { TENSORS = sizeof all_types / sizeof all_types[0], NOTES = 4 };
 
 static zonal__safetensors_content everything(int checksum) {
@@ -109,7 +109,7 @@ static void check_everything(const zonal__safetensors *file) {
         const char *text = zonal__safetensors_note_text(file, notes[i].key);
         CHECK(text != NULL && strcmp(text, notes[i].text) == 0);
     }
-    CHECK(zonal__safetensors_note_text(file, "zonal.checksum") == NULL);
+    CHECK(zonal__safetensors_note_text(file, "zonal.xxh64") == NULL);
     CHECK(zonal__safetensors_find(file, "nothing") == NULL);
 }
 
@@ -133,6 +133,21 @@ static void test_round_trip(void) {
         zonal__safetensors_close(file);
     }
     zonal__safetensors_close(NULL);
+    test_folder_remove(&folder);
+}
+
+/* A file from before XXH64 is read, but not where a checksum is insisted on. */
+static void test_earlier_checksum(void) {
+    zonal__safetensors_note note = {"zonal.checksum", "0123456789abcdef"};
+    zonal__safetensors_content content = {all_types, TENSORS, &note, 1, 0, 0};
+    zonal__safetensors *file;
+    test_folder folder;
+    if (!CHECK(test_folder_make(&folder))) return;
+    CHECK_OK(zonal__safetensors_write(test_folder_file(&folder, "x"), &content));
+    CHECK_OK(zonal__safetensors_open(folder.name, ZONAL__SAFETENSORS_ANY, &file));
+    zonal__safetensors_close(file);
+    CHECK_FAILS(zonal__safetensors_open(folder.name, ZONAL__SAFETENSORS_SUMMED, &file),
+                ZONAL_FORMAT, "a checksum of an earlier kind");
     test_folder_remove(&folder);
 }
 
@@ -263,7 +278,7 @@ static void test_write_refused(void) {
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "too large for any file");
     content = (zonal__safetensors_content){&good, 1, two, 2, 0, 0};
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "\"k\" is there twice");
-    two[1].key = "zonal.checksum";
+    two[1].key = "zonal.xxh64";
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "for its checksum");
     two[1] = (zonal__safetensors_note){"l", "\xc3"};
     CHECK_FAILS(zonal__safetensors_write(path, &content), ZONAL_ARGUMENT, "is not UTF-8");
@@ -373,10 +388,10 @@ static void test_damaged_headers(void) {
         {"{\"a", "a text has no end"},
         {"{\"a\\", "an unknown escape"},
         {"{\"a\xf0\x90", "not UTF-8"},
-        {"{\"__metadata__\":{\"zonal.checksum\":\"12\"},"
+        {"{\"__metadata__\":{\"zonal.xxh64\":\"12\"},"
          "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
          "its checksum is not one"},
-        {"{\"__metadata__\":{\"zonal.checksum\":\"0123456789abcdef\"},"
+        {"{\"__metadata__\":{\"zonal.xxh64\":\"0123456789abcdef\"},"
          "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
          "its checksum is wrong"},
     };
@@ -613,6 +628,7 @@ static void test_memory(void) {
 }
 
 static const test_case tests[] = {{"round_trip", test_round_trip},
+                                  {"earlier_checksum", test_earlier_checksum},
                                   {"empty", test_empty},
                                   {"floats", test_floats},
                                   {"fetched", test_fetched},

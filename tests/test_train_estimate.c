@@ -1,11 +1,11 @@
-/* The estimate of a run's time (src/cli/train_estimate.h), on runs that are played through with a
+/* The estimate of a run's time (src/train/estimate.h), on runs that are played through with a
  * clock of our own: it must come within 20 s of the beginning, or after the first step where that
  * is longer, and be right within 20 %. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/train_estimate.h"
 #include "test.h"
+#include "train/estimate.h"
 
 typedef struct play {
     double first, step; /* seconds of the first step, and of the others */

@@ -142,6 +142,7 @@ zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
 const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, else own loops */
+int zonal__nn_cpu_gains_by_bf16(void);      /* 1: that table is faster in bf16 than in fp32 */
 /* cuDNN, cuBLASLt and own kernels. NULL, with an error recorded, without CUDA or cuDNN. */
 const zonal__nn_table *zonal__nn_cuda(void);
 

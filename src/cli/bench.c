@@ -6,15 +6,14 @@
 #include <stddef.h>
 
 #include "cli/cli.h"
-#include "cli/parts.h"
 
-static const zonal__cli_part parts[] = {
-    {"loss", "value and gradient of the losses, also beside PyTorch", zonal__cli_bench_loss},
-    {"train", "one step of training, also beside PyTorch", zonal__cli_bench_train},
-    {"augment", "views of photographs and textures", zonal__cli_bench_augment},
-    {"data", "reading pictures: decoding, cropping, packs", zonal__cli_bench_data},
-    {NULL, NULL, NULL}};
+const zonal__cli_part zonal__bench_parts[] = {
+    {"loss", "value and gradient of the losses, also beside PyTorch", zonal__cli_bench_loss, NULL},
+    {"train", "one step of training, also beside PyTorch", zonal__cli_bench_train, NULL},
+    {"augment", "views of photographs and textures", zonal__cli_bench_augment, NULL},
+    {"data", "reading pictures: decoding, cropping, packs", zonal__cli_bench_data, NULL},
+    {0}};
 
 int zonal__cli_bench(int argc, char **argv) {
-    return zonal__cli_run_part("bench", parts, "", argc, argv);
+    return zonal__cli_run_part("bench", zonal__bench_parts, "", argc, argv);
 }

@@ -2,6 +2,10 @@
 #ifndef ZONAL_CLI_BENCH_H
 #define ZONAL_CLI_BENCH_H
 
+#include "cli/parts.h"
+
+extern const zonal__cli_part zonal__bench_parts[];
+
 int zonal__cli_bench_augment(int argc, char **argv);
 int zonal__cli_bench_data(int argc, char **argv);
 int zonal__cli_bench_loss(int argc, char **argv);

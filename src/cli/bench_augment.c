@@ -8,10 +8,10 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/peer.h"
 #include "cli/view_bench.h"
 #include "data/pool.h"
+#include "train/method_options.h"
 
 static const char *const kinds[] = {"both", "photograph", "texture", NULL};
 enum { BOTH, PHOTOGRAPH, TEXTURE };

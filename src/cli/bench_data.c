@@ -7,10 +7,11 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/source_options.h"
+#include "cli/show_log.h"
 #include "cli/timing.h"
 #include "data/loader.h"
 #include "data/pool.h"
+#include "data/source_options.h"
 
 typedef struct settings {
     zonal__source_settings source;

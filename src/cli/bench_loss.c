@@ -7,13 +7,13 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/on_device.h"
 #include "cli/peer.h"
 #include "cli/timing.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "train/method_options.h"
 
 enum { MOST_BATCHES = 16, MOST_METHODS = 20, MOST_ROWS = MOST_BATCHES * MOST_METHODS };
 

@@ -11,11 +11,11 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/json_line.h"
-#include "cli/method_options.h"
 #include "cli/peer.h"
 #include "cli/profile_table.h"
 #include "cli/train_bench.h"
 #include "core/memory.h"
+#include "train/method_options.h"
 
 enum { MOST_ROWS = 16, LONGEST_NAME = 32 };
 static const char *const dtypes[] = {"fp32", "bf16", NULL};

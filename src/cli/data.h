@@ -2,6 +2,10 @@
 #ifndef ZONAL_CLI_DATA_H
 #define ZONAL_CLI_DATA_H
 
+#include "cli/parts.h"
+
+extern const zonal__cli_part zonal__data_parts[];
+
 int zonal__cli_data_info(int argc, char **argv);
 int zonal__cli_data_pack(int argc, char **argv);
 int zonal__cli_data_textures(int argc, char **argv);

@@ -8,9 +8,10 @@
 #include "cli/cli.h"
 #include "cli/data.h"
 #include "cli/progress.h"
-#include "cli/source_options.h"
+#include "cli/show_log.h"
 #include "core/json.h"
 #include "data/describe.h"
+#include "data/source_options.h"
 
 enum { MOST_CLASSES = 20 }; /* in the text for people; --json prints all */
 

@@ -10,10 +10,11 @@
 #include "cli/cli.h"
 #include "cli/data.h"
 #include "cli/progress.h"
-#include "cli/source_options.h"
+#include "cli/show_log.h"
 #include "core/memory.h"
 #include "data/pack.h"
 #include "data/pool.h"
+#include "data/source_options.h"
 
 static const char *const fittings[] = {"as-is", "centre", "stretch", NULL};
 

@@ -9,11 +9,11 @@
 #include "cli/cli.h"
 #include "cli/data.h"
 #include "cli/progress.h"
-#include "cli/source_options.h"
 #include "core/memory.h"
 #include "data/codec.h"
 #include "data/pool.h"
 #include "data/sheet.h"
+#include "data/source_options.h"
 #include "data/texture.h"
 
 static const char *const splits[] = {"train", "val", "test", NULL};

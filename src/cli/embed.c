@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
+#include "cli/show_log.h"
 #include "core/npy.h"
 #include "core/text.h"
 

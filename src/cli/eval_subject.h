@@ -4,18 +4,18 @@
  *
  * A run brings its configuration (RUN/config.toml): where its pictures are, how they are divided,
  * the size and the law of its views. A file of weights has none, so --data must be given; how its
- * network is to see them it says in its metadata (cli/preprocessing.h) if zonal export made it, and
- * the rest is settled as zonal train settles it. Options given on the command line override both,
- * and what they override in a file is said.
+ * network is to see them it says in its metadata (train/preprocessing.h) if zonal export made it,
+ * and the rest is settled as zonal train settles it. Options given on the command line override
+ * both, and what they override in a file is said.
  */
 #ifndef ZONAL_CLI_EVAL_SUBJECT_H
 #define ZONAL_CLI_EVAL_SUBJECT_H
 
 #include <stddef.h>
 
-#include "cli/preprocessing.h"
-#include "cli/training.h"
 #include "eval/features.h"
+#include "train/preprocessing.h"
+#include "train/training.h"
 
 /* The options of zonal train that may be overridden. */
 enum { ZONAL__SUBJECT_OVERRIDES = 12, ZONAL__SUBJECT_VIEWS = 32 };

@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "report/svg.h"
+#include "train/method_options.h"
 
 typedef struct settings {
     int family;

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/on_device.h"
 #include "cli/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/npy.h"
+#include "train/method_options.h"
 
 typedef struct settings {
     const char *method, *grad;

@@ -13,32 +13,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/data.h"
+#include "cli/man.h"
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/thread.h"
 
-static const struct command {
-    const char *name, *summary;
-    int (*run)(int argc, char **argv);
-} commands[] = {
-    {"loss", "a uniformity loss of an embedding file, and its gradient", zonal__cli_loss},
-    {"test", "is an embedding file uniform, or has it collapsed? With p-values", zonal__cli_test},
-    {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel},
-    {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance},
-    {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample},
-    {"data", "make textures, describe a set of pictures, pack it into one file", zonal__cli_data},
-    {"train", "pretrain a network on pictures, in a run that can be resumed", zonal__cli_train},
-    {"eval", "how good the features of a trained network are", zonal__cli_eval},
-    {"embed", "the features of pictures, as .npy files", zonal__cli_embed},
-    {"export", "the backbone of a run, for torchvision", zonal__cli_export},
-    {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics},
-    {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report},
-    {"reproduce", "the paper's figures", zonal__cli_reproduce},
-    {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench},
-};
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
+static const zonal__cli_part commands[] = {
+    {"loss", "a uniformity loss of an embedding file, and its gradient", zonal__cli_loss, NULL},
+    {"test", "is an embedding file uniform, or has it collapsed? With p-values", zonal__cli_test,
+     NULL},
+    {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel, NULL},
+    {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance, NULL},
+    {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample,
+     NULL},
+    {"data", "make textures, describe a set of pictures, pack it into one file", zonal__cli_data,
+     zonal__data_parts},
+    {"train", "pretrain a network on pictures, in a run that can be resumed", zonal__cli_train,
+     NULL},
+    {"eval", "how good the features of a trained network are", zonal__cli_eval, NULL},
+    {"embed", "the features of pictures, as .npy files", zonal__cli_embed, NULL},
+    {"export", "the backbone of a run, for torchvision", zonal__cli_export, NULL},
+    {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics, NULL},
+    {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report, NULL},
+    {"reproduce", "the paper's figures", zonal__cli_reproduce, NULL},
+    {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench,
+     zonal__bench_parts},
+    {0}};
+enum { COMMANDS = sizeof commands / sizeof commands[0] - 1 };
 
 static void print_overview(FILE *stream) {
     fputs("usage: zonal COMMAND [arguments] [options]\n\n"
@@ -67,6 +72,10 @@ static int run_command(int argc, char **argv) {
     return fail_unknown(argv[0]);
 }
 
+static int run(int argc, char **argv);
+static const zonal__cli_part whole = {
+    "zonal", "uniform embeddings: exact losses, tests and training", run, commands};
+
 static int run(int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
     if (argc < 2) {
@@ -85,6 +94,7 @@ static int run(int argc, char **argv) {
         print_overview(stdout);
         return ZONAL__EXIT_OK;
     }
+    if (strcmp(first, "man") == 0) return zonal__cli_man(&whole, argc - 1, argv + 1);
     if (first[0] == '-')
         return zonal__cli_misused("options follow the command: zonal COMMAND %s; \"zonal --help\" "
                                   "lists the commands",

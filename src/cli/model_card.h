@@ -6,8 +6,8 @@
 #ifndef ZONAL_CLI_MODEL_CARD_H
 #define ZONAL_CLI_MODEL_CARD_H
 
-#include "cli/preprocessing.h"
 #include "nn/network.h"
+#include "train/preprocessing.h"
 
 /* The commit that this program was built from; empty: not known. The build makes it. */
 extern const char *const zonal__commit;

@@ -4,10 +4,12 @@
 #ifndef ZONAL_CLI_PARTS_H
 #define ZONAL_CLI_PARTS_H
 
-typedef struct zonal__cli_part {
+typedef struct zonal__cli_part zonal__cli_part;
+struct zonal__cli_part {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the part's name */
-} zonal__cli_part;
+    const zonal__cli_part *parts;      /* its own, ended by a name of NULL; NULL: none */
+};
 
 /* Runs the part that argv[1] names; "parts" ends with a name of NULL. --help lists them, and prints
  * "remark" below the list. */

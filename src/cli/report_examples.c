@@ -10,9 +10,9 @@
 
 #include "cli/eval_subject.h"
 #include "cli/progress.h"
-#include "cli/training.h"
 #include "core/memory.h"
 #include "eval/retrieval.h"
+#include "train/training.h"
 #include "zonal/uniformity.h"
 
 enum {

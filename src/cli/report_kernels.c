@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/training.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "train/training.h"
 
 enum { DRAWS = 4 };
 static const double most_work = 2e9; /* rows^2 x dim of a simulated batch: a few seconds */

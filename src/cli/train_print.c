@@ -173,11 +173,35 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
                               : "give --selectivity 10, or a --gain of many times the threshold");
 }
 
-void zonal__train_print_summary(zonal__train_print *print, const zonal__training *t,
-                                zonal__trainer *trainer, const char *run) {
+static void say_init(zonal__train_print *print, const char *path,
+                     const zonal__weights_begun *begun) {
+    zonal__train_say(print, "init      %.300s: %" PRId64 " tensors; %s", path, begun->tensors,
+                     begun->projector       ? "the projector too"
+                     : begun->has_projector ? "not its projector, which has another shape"
+                                            : "it has no projector, which begins anew");
+}
+
+static void say_resumed(zonal__train_print *print, const zonal__training *t,
+                        const zonal__training_start *start) {
+    zonal__train_say(print, "resumed   after step %" PRId64, start->step);
+    if (start->changed_data[0])
+        zonal__train_warn(print,
+                          "the images have changed: %s; the weights will not be those of a run "
+                          "that was never interrupted",
+                          start->changed_data);
+    if (start->other_length)
+        zonal__train_say(print,
+                         "length    now %" PRId64
+                         " steps; from here on the learning rates are those of "
+                         "a run of that length, which would have other weights by now",
+                         t->trainer.schedule.total);
+}
+
+void zonal__train_print_start(zonal__train_print *print, const zonal__training *t,
+                              const zonal__training_start *start, const char *run) {
     const zonal__train_settings *s = &t->settings;
     zonal__train_say(print, "run       %s", run);
-    say_network(print, t, trainer);
+    say_network(print, t, start->trainer);
     say_data(print, t);
     say_run(print, t);
     say_loss(print, t);
@@ -186,6 +210,8 @@ void zonal__train_print_summary(zonal__train_print *print, const zonal__training
                          word(t, "eval", s->eval), t->queries->count,
                          zonal__text_plural(t->queries->count), s->eval_every,
                          zonal__text_plural(s->eval_every));
+    if (start->init) say_init(print, s->init, start->init);
+    if (start->resumed) say_resumed(print, t, start);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -8,9 +8,7 @@
 #include <stdio.h>
 
 #include "cli/progress.h"
-#include "cli/train_estimate.h"
-#include "cli/training.h"
-#include "train/run_folder.h"
+#include "train/training_run.h"
 
 typedef struct zonal__train_print {
     FILE *log; /* NULL: there is none yet */
@@ -35,9 +33,10 @@ __attribute__((format(printf, 2, 3))) void zonal__train_warn(zonal__train_print 
 /* Puts the sentence of the last error into the log, and takes the bar away before it is printed. */
 void zonal__train_print_failure(zonal__train_print *print);
 
-/* What is trained, on what and how; warns of a gain below the collapse threshold. */
-void zonal__train_print_summary(zonal__train_print *print, const zonal__training *training,
-                                zonal__trainer *trainer, const char *run);
+/* What is trained, on what and how, and how it begins; warns of a gain below the collapse threshold
+ * and of a resumed run that is not what it was. */
+void zonal__train_print_start(zonal__train_print *print, const zonal__training *training,
+                              const zonal__training_start *start, const char *run);
 
 /* How long the whole will take; if that is over an hour, also which options make it shorter. */
 void zonal__train_print_estimate(zonal__train_print *print, const zonal__training *training,

@@ -18,13 +18,13 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/method_options.h"
 #include "cli/progress.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "report/svg.h"
+#include "train/method_options.h"
 
 enum { MOST_BATCHES = 8, MOST_COUNTS = 24 };
 

@@ -6,14 +6,21 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are taken as th
 
 enum { BLOCK = 32 };
 
-static const uint64_t MULTIPLIER = 0x9e3779b97f4a7c15; /* 2^64 over the golden ratio, odd */
+/* The constants of the specification, with its numbers. */
+static const uint64_t PRIME1 = 0x9e3779b185ebca87, PRIME2 = 0xc2b2ae3d27d4eb4f,
+                      PRIME3 = 0x165667b19e3779f9, PRIME4 = 0x85ebca77c2b2ae63,
+                      PRIME5 = 0x27d4eb2f165667c5;
 
-static uint64_t mix(uint64_t state, uint64_t word) {
-    uint64_t product = (state ^ word) * MULTIPLIER;
-    return product << 29 | product >> 35;
+static uint64_t rotate(uint64_t word, int bits) {
+    return word << bits | word >> (64 - bits);
 }
 
-/* Four lanes, because one would wait for its multiplication at every word. */
+/* The specification's "round". */
+static uint64_t mix(uint64_t lane, uint64_t word) {
+    return rotate(lane + word * PRIME2, 31) * PRIME1;
+}
+
+/* Four lanes, because one would wait for its multiplications at every word. */
 static void mix_block(uint64_t lane[4], const uint8_t *block) {
     uint64_t word[4];
     memcpy(word, block, sizeof word);
@@ -21,8 +28,7 @@ static void mix_block(uint64_t lane[4], const uint8_t *block) {
 }
 
 void zonal__checksum_init(zonal__checksum *checksum) {
-    memset(checksum, 0, sizeof *checksum);
-    for (int k = 0; k < 4; k++) checksum->lane[k] = (uint64_t)(k + 1) * MULTIPLIER;
+    *checksum = (zonal__checksum){.lane = {PRIME1 + PRIME2, PRIME2, 0, 0 - PRIME1}};
 }
 
 void zonal__checksum_add(zonal__checksum *checksum, const void *bytes, size_t n) {
@@ -44,17 +50,42 @@ void zonal__checksum_add(zonal__checksum *checksum, const void *bytes, size_t n)
     if (n > 0) memcpy(checksum->rest, at, n);
 }
 
-uint64_t zonal__checksum_value(const zonal__checksum *checksum) {
-    uint64_t lane[4], sum = checksum->count;
-    size_t held = checksum->count % BLOCK;
-    memcpy(lane, checksum->lane, sizeof lane);
-    if (held > 0) {
-        uint8_t last[BLOCK] = {0};
-        memcpy(last, checksum->rest, held);
-        mix_block(lane, last);
+static uint64_t merge_lanes(const uint64_t lane[4]) {
+    uint64_t sum =
+        rotate(lane[0], 1) + rotate(lane[1], 7) + rotate(lane[2], 12) + rotate(lane[3], 18);
+    for (int k = 0; k < 4; k++) sum = (sum ^ mix(0, lane[k])) * PRIME1 + PRIME4;
+    return sum;
+}
+
+/* The n bytes that fill no block: by eights, then a four, then one by one. */
+static uint64_t add_rest(uint64_t sum, const uint8_t *at, size_t n) {
+    for (; n >= 8; at += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        sum = rotate(sum ^ mix(0, word), 27) * PRIME1 + PRIME4;
     }
-    for (int k = 0; k < 4; k++) sum = mix(sum, lane[k]);
+    if (n >= 4) {
+        uint32_t word;
+        memcpy(&word, at, sizeof word);
+        sum = rotate(sum ^ word * PRIME1, 23) * PRIME2 + PRIME3;
+        at += 4;
+        n -= 4;
+    }
+    for (; n > 0; at++, n--) sum = rotate(sum ^ *at * PRIME5, 11) * PRIME1;
+    return sum;
+}
+
+/* Every bit of the sum reaches every bit of the result. */
+static uint64_t spread_bits(uint64_t sum) {
+    sum = (sum ^ sum >> 33) * PRIME2;
+    sum = (sum ^ sum >> 29) * PRIME3;
     return sum ^ sum >> 32;
+}
+
+uint64_t zonal__checksum_value(const zonal__checksum *checksum) {
+    uint64_t sum = checksum->count < BLOCK ? PRIME5 : merge_lanes(checksum->lane);
+    return spread_bits(
+        add_rest(sum + checksum->count, checksum->rest, (size_t)(checksum->count % BLOCK)));
 }
 
 uint64_t zonal__checksum_of(const void *bytes, size_t n) {

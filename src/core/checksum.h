@@ -1,14 +1,12 @@
 /*
- * A checksum of 64 bits against damage to files: fast, and no guard against malice.
+ * Checksums: XXH64 for our own files, CRC-32C for the formats of others.
  *
- * With M = 0x9e3779b97f4a7c15, arithmetic modulo 2^64 and "turn" a rotation by 29 bits to the left:
- * the bytes, filled up with zeros to a multiple of 32, are little-endian u64 words w[0], w[1], ...;
- * word i goes to lane i mod 4 by lane = turn((lane ^ w[i]) M), lane k starting from (k + 1) M; at
- * last sum = the number of bytes, then sum = turn((sum ^ lane k) M) for k = 0 to 3, and the
- * checksum is sum ^ (sum >> 32). Each step can be undone, so damage within one word is always
- * found, and other damage with probability 1 - 2^-64 or thereabouts.
+ * XXH64 is that of Yann Collet's specification (xxHash fast digest algorithm, section "XXH64
+ * Algorithm Description"), with seed 0: 64 bits, read as a number. Fast, and against accidents; no
+ * guard against malice.
  *
- * Files depend on it: it must never change.
+ * Files depend on it, and so does the division of images that have no splits of their own
+ * (data/split.h): it must never change.
  */
 #ifndef ZONAL_CORE_CHECKSUM_H
 #define ZONAL_CORE_CHECKSUM_H
@@ -16,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* XXH64. */
 uint64_t zonal__checksum_of(const void *bytes, size_t n);
 
 /* The same for bytes that come piece by piece; the pieces' sizes do not matter. */

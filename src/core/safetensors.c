@@ -268,13 +268,22 @@ static zonal_status check_notes(zonal__safetensors *file) {
     return ZONAL_OK;
 }
 
+static zonal_status no_checksum(const zonal__safetensors *file) {
+    if (zonal__safetensors_note_text(file, ZONAL__SAFETENSORS_OLD_KEY))
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s has a checksum of an earlier kind (" ZONAL__SAFETENSORS_OLD_KEY
+                          ", now XXH64), which this zonal cannot compare; make the file again, or "
+                          "use the zonal that wrote it",
+                          file->path);
+    return damaged(file, "it has no checksum");
+}
+
 static zonal_status compare_checksum(const zonal__safetensors *file,
                                      zonal__safetensors_trust trust) {
     zonal__checksum sum;
     char digits[ZONAL__SAFETENSORS_SUM_DIGITS + 1];
     size_t at, after;
-    if (!file->checksum && trust == ZONAL__SAFETENSORS_SUMMED)
-        return damaged(file, "it has no checksum");
+    if (!file->checksum && trust == ZONAL__SAFETENSORS_SUMMED) return no_checksum(file);
     if (!file->checksum) return ZONAL_OK;
     at = 8 + (size_t)(file->checksum - file->header);
     after = at + ZONAL__SAFETENSORS_SUM_DIGITS;

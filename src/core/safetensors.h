@@ -13,10 +13,11 @@
  * and lengths have been checked against each other and against the length of the file.
  *
  * The checksum. The format has none, so a file written here may carry one as a metadata entry,
- * "zonal.checksum", which other readers pass over: 16 hexadecimal digits, the checksum (checksum.h)
- * of the whole file with "0000000000000000" in the place of these digits. Where it is present it is
+ * "zonal.xxh64", which other readers pass over: 16 hexadecimal digits, XXH64 (checksum.h) of the
+ * whole file with "0000000000000000" in the place of these digits. Where it is present it is
  * compared when the file is opened. A reader that insists on it (ZONAL__SAFETENSORS_SUMMED) finds
- * any single damaged bit, in the data as in the header.
+ * damage in the data as in the header. Earlier files had a checksum of another kind under the key
+ * "zonal.checksum": such a reader refuses them, the others take the entry for a note.
  *
  * The file is mapped: somebody who shortens it meanwhile ends the process with SIGBUS. The writer
  * here never does that, it puts a new file in the place of the old.

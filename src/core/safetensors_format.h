@@ -6,9 +6,11 @@
 
 #include "core/safetensors.h"
 
-/* The key of the checksum, and what stands in the place of its digits while it is added up. */
-#define ZONAL__SAFETENSORS_SUM_KEY "zonal.checksum"
+/* The key of the checksum, and what stands in the place of its digits while it is added up; the key
+ * that an earlier checksum had, which nothing can compare any more. */
+#define ZONAL__SAFETENSORS_SUM_KEY "zonal.xxh64"
 #define ZONAL__SAFETENSORS_NO_SUM  "0000000000000000"
+#define ZONAL__SAFETENSORS_OLD_KEY "zonal.checksum"
 
 enum {
     ZONAL__SAFETENSORS_SUM_DIGITS = 16,

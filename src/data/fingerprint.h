@@ -1,7 +1,7 @@
 /*
  * Fingerprints: 64 bits that tell whether a file or an image is still the one it was, cheaply and
- * without regard to times of change, which a copy does not keep. They are made by the checksum of
- * core/checksum.h: against accidents, not against malice.
+ * without regard to times of change, which a copy does not keep. They are XXH64
+ * (core/checksum.h): against accidents, not against malice.
  */
 #ifndef ZONAL_DATA_FINGERPRINT_H
 #define ZONAL_DATA_FINGERPRINT_H

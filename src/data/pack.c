@@ -18,11 +18,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pack is read as it 
 
 enum {
     ALIGNMENT = 64,
-    VERSION = 1,
+    VERSION = 2,
     MOST_CLASSES = 1 << 20,
     LARGEST_SQUARE = 1 << 14 /* its area is ZONAL__IMAGE_AREA */
 };
-static const char HEAD_MAGIC[8] = "ZONALPK1", FOOT_MAGIC[8] = "ZONALEND";
+static const char HEAD_MAGIC[8] = "ZONALPK2", FOOT_MAGIC[8] = "ZONALEND";
+enum { MAGIC_NAME = 7 }; /* bytes of the first that are the same in every version */
 static const uint32_t NO_LABEL = 0xffffffff;
 static const uint64_t MOST_INDEX = (uint64_t)1 << 32; /* bytes: 2^27 pictures, or holes of a file */
 
@@ -275,12 +276,20 @@ typedef struct pack {
 } pack;
 
 int zonal__pack_is(const void *bytes, size_t n) {
-    return n >= sizeof HEAD_MAGIC && memcmp(bytes, HEAD_MAGIC, sizeof HEAD_MAGIC) == 0;
+    return n >= sizeof HEAD_MAGIC && memcmp(bytes, HEAD_MAGIC, MAGIC_NAME) == 0;
 }
 
 static zonal_status damaged(const pack *p, const char *what) {
     return ZONAL_FAIL(ZONAL_FORMAT, "%s is a damaged pack: %s; make it again with zonal data pack",
                       p->source.path, what);
+}
+
+/* Version 1 had another checksum, and cannot even be checked. */
+static zonal_status other_version(const pack *p, int version) {
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s is a pack of version %d, but this zonal reads version %d; make it again "
+                      "with zonal data pack of this version",
+                      p->source.path, version, VERSION);
 }
 
 static zonal_status cannot_read(const char *path, int error) {
@@ -326,18 +335,17 @@ static zonal_status check_foot(pack *p, foot *last) {
     ZONAL_TRY(zonal__pack_copy(&p->source, end, sizeof *last, last));
     if (!zonal__pack_is(&first, sizeof first))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is not a pack: it does not begin with ZONALPK1; give a file that "
+                          "%s is not a pack: it does not begin with ZONALPK2; give a file that "
                           "zonal data pack wrote",
                           p->source.path);
+    if (memcmp(first.magic, HEAD_MAGIC, sizeof first.magic) != 0)
+        return first.magic[MAGIC_NAME] == '1' ? other_version(p, 1)
+                                              : damaged(p, "its beginning is none");
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
         return damaged(p, "its end is missing");
     if (last->checksum != zonal__pack_checksum(last, offsetof(foot, checksum)))
         return damaged(p, "the checksum of its last 64 bytes is wrong");
-    if (last->version != VERSION)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a pack of version %u, but this zonal reads version %d; make it "
-                          "again with zonal data pack of this version",
-                          p->source.path, (unsigned)last->version, VERSION);
+    if (last->version != VERSION) return other_version(p, (int)last->version);
     if (last->table % ALIGNMENT != 0 || last->table < sizeof(head) || last->table > end ||
         last->count < 1 || last->count > (end - last->table) / sizeof(entry) ||
         last->names != end - last->table - last->count * sizeof(entry))

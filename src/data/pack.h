@@ -6,9 +6,9 @@
  *     for (...) ZONAL_TRY_GOTO(status, fail, zonal__pack_add(writer, &image, label, split));
  *     return zonal__pack_commit(writer);                 fail: zonal__pack_abandon(writer)
  *
- * The format, version 1. All numbers are little-endian; u8, u16, u32 and u64 are unsigned.
+ * The format, version 2. All numbers are little-endian; u8, u16, u32 and u64 are unsigned.
  *
- *     head     64 bytes: "ZONALPK1", then zeros
+ *     head     64 bytes: "ZONALPK2", then zeros
  *     pixels   of each picture, u8 [height][width][channels], beginning at a multiple of 64; the
  *              gaps are zeros
  *     table    begins at a multiple of 64; 32 bytes for each picture:
@@ -25,7 +25,7 @@
  *                  u64 count       of the pictures, at least 1
  *                  u64 names       bytes
  *                  u32 classes     at most 2^20; 0: unlabelled
- *                  u32 version     1
+ *                  u32 version     2
  *                  u64 checksum    of table and names
  *                  u64 zero
  *                  u64 checksum    of the 48 bytes before
@@ -34,7 +34,8 @@
  * What says how many pictures there are stands at the end, so a pack is written in one go, and a
  * file that was cut off anywhere has no foot.
  *
- * The checksum is that of core/checksum.h, which has its formula. It is no guard against malice.
+ * The checksum is XXH64 with seed 0 (core/checksum.h). It is no guard against malice. Version 1 had
+ * another checksum; such a pack is refused with a sentence that says to make it again.
  *
  * Foot, table and names are checked when a pack is opened: all that the reader relies on. Pixels
  * are checked when a picture is read for the first time, or by zonal__pack_verify. The file is read
@@ -94,7 +95,7 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
 
 /* ---- reading: zonal__source_pack, and what only packs can do --------------------------------- */
 
-/* Whether n bytes are the beginning of a pack. */
+/* Whether n bytes are the beginning of a pack, of whichever version. */
 int zonal__pack_is(const void *bytes, size_t n);
 
 /* For sending a pack whole to a device; the source must be a pack's. The shape of picture "index"

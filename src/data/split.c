@@ -111,13 +111,13 @@ typedef struct lots {
     uint8_t *split; /* [count]: of zonal__split */
 } lots;
 
-/* Of the checksum of the name Philox makes a number that shows no pattern. */
+/* Of XXH64 of the name Philox, which takes samples of 56 bits, makes a number without a pattern. */
 static double draw_lot(const zonal__source *source, int64_t index, uint64_t seed) {
     zonal__random random = {seed, ZONAL__STREAM_SPLIT, 0};
     char name[ZONAL__NAME_ROOM];
     uint32_t words[4];
     zonal__source_name(source, index, name);
-    zonal__random_words(&random, zonal__checksum_of(name, strlen(name)), 0, words);
+    zonal__random_words(&random, zonal__checksum_of(name, strlen(name)) >> 8, 0, words);
     return ldexp((double)(((uint64_t)words[1] << 32 | words[0]) >> 11), -53);
 }
 

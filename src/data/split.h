@@ -2,10 +2,10 @@
  * Which images of a source are for training, which for validation and which for the test, where the
  * source does not say so itself.
  *
- * Each image draws a lot from 0 to 1 by the seed and its own name (zonal__source_name), and by
- * nothing else: below val_share it is for validation, below val_share + test_share for the test,
- * above for training. So images that are added or removed move no other, and a class has about its
- * share of each.
+ * Each image draws a lot from 0 to 1 by the seed and its own name (Philox of XXH64 of
+ * zonal__source_name), and by nothing else: below val_share it is for validation, below val_share +
+ * test_share for the test, above for training. So images that are added or removed move no other,
+ * and a class has about its share of each.
  *
  * A class whose images all drew otherwise still has one image of each part whose share is not 0, as
  * far as it has enough: training first, then validation, then the test take one image from the part

@@ -148,7 +148,7 @@ static void put_name(zonal__file *file, const char *name) {
 zonal_status zonal__data_record_write(const zonal__data_record *r, const char *path) {
     zonal__file *file;
     ZONAL_TRY(zonal__file_create_plain(path, &file));
-    zonal__file_print(file, "zonal-data 1 %" PRId64 "\n", r->one_in);
+    zonal__file_print(file, "zonal-data 2 %" PRId64 "\n", r->one_in);
     for (int i = 0; i < r->part_count; i++)
         zonal__file_print(file, "part %s %" PRId64 " %016" PRIx64 " %016" PRIx64 "\n",
                           r->parts[i].name, r->parts[i].count, r->parts[i].names,
@@ -169,6 +169,15 @@ static zonal_status no_record(const char *path, int64_t line) {
                       "%s is no record of a run's images: line %" PRId64 " is none of its kinds; "
                       "put the file back, or remove it to go on without that check",
                       path, line);
+}
+
+static zonal_status earlier_record(const char *path) {
+    return ZONAL_FAIL(ZONAL_FORMAT,
+                      "%s was written by an earlier zonal, with another checksum, by which it also "
+                      "divided images that had no splits of their own: it tells nothing about the "
+                      "images of now; train again, or, if they have splits of their own and are "
+                      "the same, remove it to go on without that check",
+                      path);
 }
 
 /* The next word of a line, ended where it stands; "" after the last. */
@@ -244,7 +253,8 @@ static zonal_status read_lines(zonal__data_record *r, const char *path, char *te
         if (!newline) return no_record(path, line + 1);
         *newline = '\0';
         if (line++ == 0) {
-            good = strncmp(at, "zonal-data 1 ", 13) == 0 && read_count(at + 13, 1, &r->one_in);
+            if (strncmp(at, "zonal-data 1 ", 13) == 0) return earlier_record(path);
+            good = strncmp(at, "zonal-data 2 ", 13) == 0 && read_count(at + 13, 1, &r->one_in);
         } else if (strncmp(at, "part ", 5) == 0) {
             good = read_part(r, at + 5);
         } else if (strncmp(at, "image ", 6) == 0) {

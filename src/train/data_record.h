@@ -3,16 +3,19 @@
  * removed or replaced since, and another division of them, are noticed when the run goes on or is
  * evaluated:
  *
- *     zonal-data 1 ONE_IN
+ *     zonal-data 2 ONE_IN
  *     part NAME COUNT NAMES IMAGES          for train, val, test
  *     image PART FINGERPRINT NAME           for one image in ONE_IN
  *
  * NAMES is a checksum of all names of the part in their order, IMAGES one of the fingerprints
  * (data/source.h) of one image in ONE_IN, chosen by a hash of its name; both, and FINGERPRINT, have
- * 16 hexadecimal digits. ONE_IN is 1 for up to 32768 images and bounds the file and the time for
- * larger sets: there every change of names is noticed, and one replaced image with the probability
- * 1/ONE_IN. Of textures, which are drawn anew every time, the first stands for all, and they have
- * no "image" lines. In names control characters and % are written %XX.
+ * 16 hexadecimal digits (XXH64). ONE_IN is 1 for up to 32768 images and bounds the file and the
+ * time for larger sets: there every change of names is noticed, and one replaced image with the
+ * probability 1/ONE_IN. Of textures, which are drawn anew every time, the first stands for all, and
+ * they have no "image" lines. In names control characters and % are written %XX.
+ *
+ * Version 1 had another checksum, by which images without splits of their own were divided too: it
+ * cannot be compared with what the images are now, and reading it says so.
  *
  *     ZONAL_TRY(zonal__data_record_make(parts, 3, 0, &now));
  *     ZONAL_TRY(zonal__data_record_write(now, "RUN/data.txt"));

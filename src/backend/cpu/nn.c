@@ -1,6 +1,7 @@
 /* The table of the layers on the host's threads: backend/nn.h, zonal__nn_cpu. */
 #include "backend/nn.h"
 
+#include "backend/cpu/nn_amx.h"
 #include "backend/cpu/nn_layer.h"
 #include "backend/cpu/threads.h"
 #include "core/memory.h"
@@ -105,4 +106,8 @@ static const zonal__nn_table table = {.name = "cpu",
 
 const zonal__nn_table *zonal__nn_cpu(void) {
     return &table;
+}
+
+int zonal__nn_cpu_gains_by_bf16(void) {
+    return zonal__amx_usable();
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/training.h"
 #include "train/run_folder.h"
+#include "train/training.h"
 
 enum { PARTS = 3 };
 

@@ -6,14 +6,14 @@
  *     zonal__cli_parse_file(&usage, zonal__train_table, &settings, argc, argv, file, &options,
  *                           &config);
  *
- * What is made of them is cli/training.h.
+ * What is made of them is train/training.h.
  */
-#ifndef ZONAL_CLI_TRAIN_OPTIONS_H
-#define ZONAL_CLI_TRAIN_OPTIONS_H
+#ifndef ZONAL_TRAIN_OPTIONS_H
+#define ZONAL_TRAIN_OPTIONS_H
 
-#include "cli/method_options.h"
-#include "cli/source_options.h"
+#include "data/source_options.h"
 #include "data/view_law.h"
+#include "train/method_options.h"
 
 /* Numbers that a word stands for, in the order of the words. */
 enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };

@@ -1,10 +1,11 @@
-#include "cli/train_resume.h"
+#include "train/resume.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "cli/cli.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "train/checkpoint.h"
@@ -21,23 +22,27 @@ static int is_given_length(const zonal__training *t) {
     return is_flag(t, "epochs") || is_flag(t, "steps");
 }
 
-/* ---- flags ----------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
-int zonal__resume_check_flags(const zonal__training *t) {
-    const char *run = t->settings.resume;
-    if (t->options.argument_count > 0)
-        return zonal__cli_misused("%s has its images already, leave out %s; where they have been "
-                                  "moved there, give --data %s",
-                                  run, t->options.arguments[0], t->options.arguments[0]);
+zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAINING_PATH]) {
+    if (snprintf(path, ZONAL__TRAINING_PATH, "%s/config.toml", run) >= ZONAL__TRAINING_PATH)
+        return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", run);
+    if (access(path, R_OK) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s; --resume takes a folder that zonal train made",
+                      path, strerror(errno));
+}
+
+zonal_status zonal__resume_check_settings(const zonal__training *t) {
     for (int i = 0; t->options.table[i].name; i++) {
         const char *name = t->options.table[i].name;
         if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
             !zonal__train_option_may_change(name) && !is_length(name))
-            return zonal__cli_misused("--%s cannot be changed in a run that goes on; leave it out, "
-                                      "or begin a new run with --config %s/config.toml",
-                                      name, run);
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "--%s cannot be changed in a run that goes on; leave it out, or "
+                              "begin a new run with --config %s/config.toml",
+                              name, t->settings.resume);
     }
-    return ZONAL__EXIT_CONTINUE;
+    return ZONAL_OK;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -222,21 +227,6 @@ zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
     ZONAL_TRY(zonal__run_folder_rewind(r->folder, zonal__trainer_steps_done(trainer)));
     ZONAL_TRY(keep_length(r, trainer));
     return keep_data(r);
-}
-
-void zonal__resume_tell(const zonal__resume *r) {
-    int64_t total = r->training->trainer.schedule.total;
-    if (r->changes.changed)
-        zonal__train_warn(r->print,
-                          "the images have changed: %s; the weights will not be those of a run "
-                          "that was never interrupted",
-                          r->changes.text);
-    if (r->old_total != 0)
-        zonal__train_say(r->print,
-                         "length    now %" PRId64
-                         " steps; from here on the learning rates are those of "
-                         "a run of that length, which would have other weights by now",
-                         total);
 }
 
 void zonal__resume_close(zonal__resume *r) {

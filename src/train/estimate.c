@@ -1,4 +1,4 @@
-#include "cli/train_estimate.h"
+#include "train/estimate.h"
 
 #include <stdio.h>
 

@@ -1,11 +1,7 @@
-#include "cli/train_init.h"
+#include "train/init.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "nn/weights.h"
 
 /* The options of a network that the file's backbone fits, where they are not those of this run. */
 static void name_options(const zonal__safetensors *file, const zonal__network_spec *ours,
@@ -34,27 +30,14 @@ static zonal_status refuse(const zonal__safetensors *file, const zonal__network_
     return ZONAL_FAIL(ZONAL_SHAPE, "%.560s; it fits%s", inner.message, options);
 }
 
-static zonal_status begin(const zonal__safetensors *file, const char *path, zonal__trainer *trainer,
-                          char said[512]) {
+zonal_status zonal__train_init(const char *path, zonal__trainer *trainer,
+                               zonal__weights_begun *begun) {
     zonal__model *model = zonal__trainer_model(trainer);
-    zonal__weights_begun begun;
-    zonal_status status = zonal__weights_begin(file, model, &begun);
-    if (status == ZONAL_SHAPE) return refuse(file, &model->spec);
-    ZONAL_TRY(status);
-    snprintf(said, 512, "init      %.300s: %" PRId64 " tensors; %s", path, begun.tensors,
-             begun.projector       ? "the projector too"
-             : begun.has_projector ? "not its projector, which has another shape"
-                                   : "it has no projector, which begins anew");
-    return ZONAL_OK;
-}
-
-zonal_status zonal__train_init(const zonal__training *t, zonal__trainer *trainer, char said[512]) {
     zonal__safetensors *file;
     zonal_status status;
-    said[0] = '\0';
-    if (!t->settings.init) return ZONAL_OK;
-    ZONAL_TRY(zonal__safetensors_open(t->settings.init, ZONAL__SAFETENSORS_ANY, &file));
-    status = begin(file, t->settings.init, trainer, said);
+    ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
+    status = zonal__weights_begin(file, model, begun);
+    if (status == ZONAL_SHAPE) status = refuse(file, &model->spec);
     zonal__safetensors_close(file);
     return status;
 }

@@ -1,11 +1,11 @@
 /*
  * Going on with a run: what may be asked of it then, and whether it is still the run it was.
  *
- *     zonal__resume resume = {.training = training, .folder = &folder, .print = &print};
+ *     zonal__resume resume = {.training = training, .folder = &folder};
+ *     ZONAL_TRY(zonal__resume_check_settings(training));
  *     ZONAL_TRY(zonal__resume_check(&resume));                before zonal__training_open
  *     ...
  *     ZONAL_TRY(zonal__resume_load(&resume, trainer));        the last checkpoint
- *     zonal__resume_tell(&resume);                            what is not as it was
  *     ...
  *     zonal__resume_close(&resume);
  *
@@ -19,17 +19,15 @@
  *
  * which are put into the run's config.toml and data.txt once they have been accepted.
  */
-#ifndef ZONAL_CLI_TRAIN_RESUME_H
-#define ZONAL_CLI_TRAIN_RESUME_H
+#ifndef ZONAL_TRAIN_RESUME_H
+#define ZONAL_TRAIN_RESUME_H
 
-#include "cli/train_print.h"
-#include "cli/training.h"
 #include "train/run_folder.h"
+#include "train/training.h"
 
 typedef struct zonal__resume {
     zonal__training *training;
     zonal__run_folder *folder; /* open */
-    zonal__train_print *print;
     /* Filled on the way. */
     char checkpoint[ZONAL__RUN_FOLDER_PATH];
     char *before; /* the configuration that it was made with; NULL: by an earlier version */
@@ -37,17 +35,17 @@ typedef struct zonal__resume {
     int64_t old_total; /* steps; 0: the length stays as it is; -1: it was not recorded */
 } zonal__resume;
 
-/* What a run that goes on cannot be told: ZONAL__EXIT_CONTINUE, or the exit status after a
- * sentence.
- */
-int zonal__resume_check_flags(const zonal__training *training);
+/* The configuration of a run: RUN/config.toml. ZONAL_IO where there is none to be read. */
+zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAINING_PATH]);
+
+/* ZONAL_ARGUMENT for settings that a run which goes on cannot be given. */
+zonal_status zonal__resume_check_settings(const zonal__training *training);
 
 /* Compares configuration and images with what was recorded. Nothing is changed. */
 zonal_status zonal__resume_check(zonal__resume *resume);
 /* Loads the last checkpoint, winds the folder back to it and puts what has been accepted into it.
  */
 zonal_status zonal__resume_load(zonal__resume *resume, zonal__trainer *trainer);
-void zonal__resume_tell(const zonal__resume *resume);
 void zonal__resume_close(zonal__resume *resume); /* also of one that is all zero */
 
 #endif

@@ -1,4 +1,4 @@
-#include "cli/train_options.h"
+#include "train/options.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  * An evaluation that has not been seen yet is guessed from the images it looks at: a pass forward
  * is about a third of a step's work. Times are handed in, so that this file has no clock.
  */
-#ifndef ZONAL_CLI_TRAIN_ESTIMATE_H
-#define ZONAL_CLI_TRAIN_ESTIMATE_H
+#ifndef ZONAL_TRAIN_ESTIMATE_H
+#define ZONAL_TRAIN_ESTIMATE_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "cli/method_options.h"
+#include "train/method_options.h"
 
 #include <stdio.h>
 #include <string.h>

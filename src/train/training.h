@@ -1,10 +1,11 @@
 /*
  * A training run as its options describe it: the pictures, the laws of their views and what the
- * trainer is made with. For `zonal train`, and for whoever rebuilds the network and the data of a
- * run from RUN/config.toml.
+ * trainer is made with. For whoever trains (train/training_run.h), and for whoever rebuilds the
+ * network and the data of a run from RUN/config.toml.
  *
  *     zonal__training training;
- *     ZONAL_TRY(zonal__training_read("RUN/config.toml", &training));     or parse a command line
+ *     ZONAL_TRY(zonal__training_read("RUN/config.toml", &training));     or zonal__training_init
+ *     ZONAL_TRY(zonal__training_set(&training, "lr", "1e-3"));
  *     ZONAL_TRY(zonal__training_network(&training, &spec));              the network alone
  *     ZONAL_TRY(zonal__training_open(&training));                        opens the pictures too
  *     ... training.trainer, training.source ...
@@ -14,22 +15,26 @@
  * hold the choices, and a configuration that is written afterwards (zonal__config_dump of
  * training.options) names them; so one read from a run folder has nothing left to settle.
  */
-#ifndef ZONAL_CLI_TRAINING_H
-#define ZONAL_CLI_TRAINING_H
+#ifndef ZONAL_TRAIN_TRAINING_H
+#define ZONAL_TRAIN_TRAINING_H
 
-#include "cli/train_options.h"
 #include "core/config.h"
 #include "train/data_record.h"
 #include "train/online.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 enum { ZONAL__TRAINING_VIEWS = 32, ZONAL__TRAINING_PATH = 4096 };
 
+/* A text that a setting was given as. */
+typedef struct zonal__training_text zonal__training_text;
+
 /* Must not be moved: its parts point to each other. */
 typedef struct zonal__training {
     zonal__train_settings settings;
-    zonal__options options; /* where each setting came from */
-    zonal__config *config;  /* NULL: no file was read */
+    zonal__options options;      /* where each setting came from */
+    zonal__config *config;       /* NULL: no file was read */
+    zonal__training_text *texts; /* those of zonal__training_set, the last first */
 
     zonal__source *source;
     zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
@@ -46,8 +51,17 @@ typedef struct zonal__training {
     char lambda_note[64], gain_note[32]; /* for the configuration that is written */
 } zonal__training;
 
-/* Reads a configuration. Release with zonal__training_close, also after failure. */
+/* A training with the defaults; from a configuration file; and one that goes on with the run in a
+ * folder. Release with zonal__training_close, also after failure. */
+zonal_status zonal__training_init(zonal__training *training);
 zonal_status zonal__training_read(const char *path, zonal__training *training);
+zonal_status zonal__training_resume(const char *run, zonal__training *training);
+
+/* Sets an option of the table (train/options.h) as the command line would, before anything is
+ * opened; flags are "yes" or "no". Overrides a file, and what was set before. The texts are copied.
+ * ZONAL_ARGUMENT, with the value as before, for a name that is not in the table, one that is the
+ * program's own, and a value that cannot be taken. */
+zonal_status zonal__training_set(zonal__training *training, const char *name, const char *text);
 
 /* The network. Before zonal__training_open only of a configuration in which nothing about it is
  * left to settle: one from a run folder. */

@@ -1,7 +1,4 @@
-#include "cli/source_options.h"
-
-#include "cli/cli.h"
-#include "cli/progress.h"
+#include "data/source_options.h"
 
 const char *const zonal__split_words[] = {"all", "train", "val", "test", NULL};
 
@@ -23,15 +20,4 @@ zonal__source_options zonal__source_settings_apply(const zonal__source_settings 
                                    .bad_limit = settings->bad_limit,
                                    .texture_count = settings->count,
                                    .texture_size = (int)settings->size};
-}
-
-static void say(void *context, const char *line) {
-    (void)context;
-    if (zonal__cli_said_before(line)) return;
-    zonal__progress_interrupted();
-    zonal__cli_say("%s", line);
-}
-
-void zonal__cli_show_log(int quiet) {
-    zonal_set_log(quiet ? NULL : say, NULL);
 }

@@ -17,8 +17,8 @@
  * An option that was not given leaves its setting at zero, which the makers below replace by the
  * method's own default.
  */
-#ifndef ZONAL_CLI_METHOD_OPTIONS_H
-#define ZONAL_CLI_METHOD_OPTIONS_H
+#ifndef ZONAL_TRAIN_METHOD_OPTIONS_H
+#define ZONAL_TRAIN_METHOD_OPTIONS_H
 
 #include <math.h>
 #include <stddef.h>

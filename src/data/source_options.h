@@ -7,8 +7,8 @@
  *     } settings;
  *     static const zonal__option table[] = {ZONAL__SOURCE_OPTIONS(settings, source), ..., {0}};
  */
-#ifndef ZONAL_CLI_SOURCE_OPTIONS_H
-#define ZONAL_CLI_SOURCE_OPTIONS_H
+#ifndef ZONAL_DATA_SOURCE_OPTIONS_H
+#define ZONAL_DATA_SOURCE_OPTIONS_H
 
 #include <math.h>
 #include <stddef.h>
@@ -92,8 +92,5 @@ extern const char *const zonal__split_words[];
 
 zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
                                                    const char *path, zonal__split split);
-
-/* Sends the library's log lines to stderr while a command works on pictures: which are corrupt. */
-void zonal__cli_show_log(int quiet);
 
 #endif

@@ -13,11 +13,11 @@
  * of it, stretched. byol resamples by the triangle filter, widened where it shrinks (antialiased
  * bilinear), texture bilinearly between pixels with zeros outside.
  */
-#ifndef ZONAL_CLI_PREPROCESSING_H
-#define ZONAL_CLI_PREPROCESSING_H
+#ifndef ZONAL_TRAIN_PREPROCESSING_H
+#define ZONAL_TRAIN_PREPROCESSING_H
 
-#include "cli/training.h"
 #include "core/safetensors.h"
+#include "train/training.h"
 
 /* The metadata of these: the names of zonal train's options, and their values as these take them.
  */

@@ -1,4 +1,4 @@
-#include "cli/preprocessing.h"
+#include "train/preprocessing.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,0 +1,207 @@
+/* The loop: steps, and what comes after some of them. */
+#include "train/training_run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "core/memory.h"
+#include "train/training_work.h"
+
+/* Evaluations and checkpoints do not count as time of steps. */
+static void mark(zonal__training_work *w) {
+    w->marked = zonal__training_now();
+    w->marked_step = zonal__trainer_steps_done(w->trainer);
+}
+
+/* ---- after a step ---------------------------------------------------------------------------- */
+
+static zonal_status read_meter(zonal__training_work *w, const zonal__metrics *metrics,
+                               zonal__meter *meter) {
+    const zonal__training *t = w->training;
+    ZONAL_TRY(zonal__trainer_projections(w->trainer, w->projections));
+    ZONAL_TRY(zonal__meter_read(t->settings.batch,
+                                zonal__trainer_model(w->trainer)->graph.projection_dim,
+                                w->projections, (int)t->settings.threads, meter));
+    if (t->trainer.objective.loss.discrepancy !=
+        ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
+        zonal__meter_read_alignment(metrics->loss.invariance, t->weight.k, meter);
+    return ZONAL_OK;
+}
+
+static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
+                                   const zonal__meter *meter) {
+    char sentence[ZONAL__COLLAPSE_SENTENCE];
+    zonal__collapse_plateau(&w->watch, step, meter, sentence);
+    if (sentence[0]) ZONAL__TELL(w, warned, sentence);
+    ZONAL_TRY(zonal__collapse_check(&w->watch, step, meter, sentence));
+    if (sentence[0]) ZONAL__TELL(w, warned, sentence);
+    return ZONAL_OK;
+}
+
+static zonal_status log_step(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    int64_t step = zonal__trainer_steps_done(w->trainer);
+    zonal__step_line line = {.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
+    zonal__meter meter;
+    double now;
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &line.metrics));
+    now = zonal__training_now();
+    line.seconds = now - w->began;
+    line.images_per_second =
+        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
+    w->loss_sum += line.metrics.loss.total;
+    w->losses++;
+    ZONAL_TRY(read_meter(w, &line.metrics, &meter));
+    ZONAL_TRY(zonal__run_folder_add_step(&w->folder, &line));
+    ZONAL_TRY(zonal__run_folder_add_meter(&w->folder, step, &meter));
+    ZONAL__TELL(w, logged, &line, &meter);
+    mark(w);
+    return watch_collapse(w, step, &meter);
+}
+
+static zonal_status evaluate(zonal__training_work *w) {
+    int64_t step = zonal__trainer_steps_done(w->trainer);
+    double start = zonal__training_now();
+    zonal__online_result result;
+    ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &result));
+    ZONAL_TRY(zonal__run_folder_add_eval(&w->folder, step, &result));
+    ZONAL__TELL(w, evaluated, step, &result);
+    w->score = zonal__online_score(&result);
+    zonal__estimate_evaluated(&w->estimate, zonal__training_now() - start);
+    mark(w);
+    return ZONAL_OK;
+}
+
+/* Without an evaluation the lowest mean of the logged losses is the best. */
+static zonal_status save(zonal__training_work *w) {
+    double start;
+    zonal__metrics metrics;
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
+    start = zonal__training_now();
+    if (w->cadence.eval_every == 0) w->score = -w->loss_sum / (double)w->losses;
+    ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, w->score));
+    w->loss_sum = 0;
+    w->losses = 0;
+    zonal__estimate_saved(&w->estimate, zonal__training_now() - start);
+    ZONAL__TELL(w, saved, zonal__trainer_steps_done(w->trainer));
+    mark(w);
+    return ZONAL_OK;
+}
+
+/* Whether to stop is asked once, after all that takes long and before the checkpoint: an end never
+ * goes without one. */
+static zonal_status after_step(zonal__training_work *w, int *stopping) {
+    int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer));
+    w->score = NAN;
+    if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
+    if (due & ZONAL__DUE_EVAL) ZONAL_TRY(evaluate(w));
+    *stopping = w->events.stop && w->events.stop(w->events.context);
+    if (due & ZONAL__DUE_CHECKPOINT || *stopping || w->score > w->folder.best) return save(w);
+    return ZONAL_OK;
+}
+
+/* ---- the steps ------------------------------------------------------------------------------- */
+
+static void begin_watch(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    const zonal__collapse_policy policy = {
+        .limits = {t->settings.collapse_cosine, t->settings.collapse_rank},
+        .ends_run = t->settings.on_collapse == ZONAL__ON_COLLAPSE_STOP,
+        .warmup = t->trainer.schedule.warmup,
+        .total = t->trainer.schedule.total,
+        .weight = t->weight};
+    zonal__collapse_watch_init(&w->watch, &policy);
+}
+
+static void begin_cadence(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    int evaluated = t->online.protocol != ZONAL__ONLINE_NONE;
+    w->cadence = (zonal__cadence){.total = t->trainer.schedule.total,
+                                  .log_every = t->settings.log_every,
+                                  .eval_every = evaluated ? t->settings.eval_every : 0,
+                                  .checkpoint_every = t->settings.checkpoint_every};
+}
+
+/* Images of an evaluation over images of a step, by their pixels. */
+static double eval_work(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    double ratio = (double)s->local_side / (double)s->side, images = 0;
+    double step = (double)s->batch * ((double)s->views + (double)s->local_views * ratio * ratio);
+    if (t->queries) images = (double)t->queries->count * (t->memory ? 1 : 2); /* views */
+    if (t->memory) images += (double)t->memory->count;
+    return images / step;
+}
+
+static void begin_estimate(zonal__training_work *w) {
+    w->estimate.first = zonal__trainer_steps_done(w->trainer);
+    w->estimate.total = w->cadence.total;
+    w->estimate.eval_every = w->cadence.eval_every;
+    w->estimate.checkpoint_every = w->cadence.checkpoint_every;
+    w->estimate.eval_work = eval_work(w->training);
+    zonal__estimate_begin(&w->estimate, zonal__training_now());
+}
+
+static void tell_estimate(zonal__training_work *w, int64_t step) {
+    zonal__estimated estimated;
+    if (zonal__estimate_step(&w->estimate, step, zonal__training_now(), &estimated))
+        ZONAL__TELL(w, estimated, &estimated, w->estimate.total - w->estimate.first);
+}
+
+static zonal_status make_steps(zonal__training_work *w) {
+    int64_t step = zonal__trainer_steps_done(w->trainer);
+    int stopping = 0;
+    w->began = zonal__training_now() - w->folder.seconds;
+    mark(w);
+    begin_cadence(w);
+    begin_watch(w);
+    begin_estimate(w);
+    ZONAL__TELL(w, progressed, step);
+    while (step < w->cadence.total && !stopping) {
+        ZONAL_TRY(zonal__trainer_step(w->trainer));
+        step = zonal__trainer_steps_done(w->trainer);
+        tell_estimate(w, step);
+        ZONAL_TRY(after_step(w, &stopping));
+        ZONAL__TELL(w, progressed, step);
+    }
+    return ZONAL_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static zonal_status work(zonal__training_work *w) {
+    zonal_status status;
+    ZONAL_TRY(zonal__training_prepare(w));
+    ZONAL__TELL(w, ready, w->training);
+    status = zonal__training_begin(w);
+    if (status == ZONAL_OK) status = make_steps(w);
+    if (status == ZONAL_NUMERIC) {
+        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+        return ZONAL_FAIL(status, "%.400s; the last checkpoint of %.400s is intact", inner.message,
+                          w->folder.path);
+    }
+    return status;
+}
+
+static void fill_result(const zonal__training_work *w, zonal__training_result *result) {
+    int open = w->folder.lock >= 0;
+    snprintf(result->folder, sizeof result->folder, "%s", open ? w->folder.path : "");
+    result->step = w->trainer ? zonal__trainer_steps_done(w->trainer) : 0;
+    result->total = w->training->trainer.schedule.total;
+}
+
+zonal_status zonal__training_run(zonal__training *t, const zonal__training_events *events,
+                                 zonal__training_result *result) {
+    zonal__training_work w = {.training = t, .folder = {.lock = -1}};
+    zonal_error failure;
+    zonal_status status;
+    if (t->source)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a training runs once; make another from its settings");
+    if (events) w.events = *events;
+    w.resume = (zonal__resume){.training = t, .folder = &w.folder};
+    status = work(&w);
+    failure = *zonal_last_error();
+    if (result) fill_result(&w, result);
+    zonal__training_work_fini(&w);
+    /* What is released may record failures of its own, and this one is the reason. */
+    return status == ZONAL_OK ? status : ZONAL_FAIL(status, "%s", failure.message);
+}

@@ -1,0 +1,168 @@
+/* From settings to the first step: the run folder, what a resumed run finds in it, the weights. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/device.h"
+#include "core/memory.h"
+#include "train/init.h"
+#include "train/training_work.h"
+
+double zonal__training_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
+/* CUDA: the algorithms that the run was begun with, so that going on computes the same bits. */
+static zonal_status use_choices(zonal__training_work *w,
+                                zonal_status (*read_or_write)(const char *path)) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    if (w->training->trainer.device != ZONAL_DEVICE_CUDA) return ZONAL_OK;
+    ZONAL_TRY(zonal__run_folder_file(&w->folder, "choices.txt", path));
+    return read_or_write(path);
+}
+
+/* Algorithms that a run is to have in common with another one. */
+static zonal_status take_choices(const zonal__training_work *w) {
+    const char *file = w->training->settings.choices;
+    if (!file) return ZONAL_OK;
+    if (w->training->trainer.device != ZONAL_DEVICE_CUDA)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--choices %s are CUDA's, and this run is on the "
+                          "processor; leave it out, or use --device cuda",
+                          file);
+    if (access(file, R_OK) != 0)
+        return ZONAL_FAIL(ZONAL_IO, "cannot read the choices %s: %s", file, strerror(errno));
+    return zonal__device_choices_read(file);
+}
+
+/* ---- the trainer ----------------------------------------------------------------------------- */
+
+static zonal_status open_folder(zonal__training_work *w) {
+    const zonal__train_settings *s = &w->training->settings;
+    if (!s->resume) return s->out ? zonal__run_folder_check(s->out) : ZONAL_OK;
+    ZONAL_TRY(zonal__resume_check_settings(w->training));
+    ZONAL_TRY(zonal__run_folder_open(s->resume, s->keep, &w->folder));
+    return zonal__resume_check(&w->resume);
+}
+
+static zonal_status make_trainer(zonal__training_work *w) {
+    zonal__training *t = w->training;
+    const zonal__train_settings *s = &t->settings;
+    int64_t rows = (s->views + s->local_views) * s->batch;
+    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &w->configuration));
+    t->trainer.configuration = w->configuration;
+    ZONAL_TRY(zonal__trainer_create(&t->trainer, &w->trainer));
+    if (s->init && !s->resume) ZONAL_TRY(zonal__train_init(s->init, w->trainer, &w->begun));
+    return ZONAL_NEW(&w->projections, rows * zonal__trainer_model(w->trainer)->graph.projection_dim,
+                     "the projections for the meter");
+}
+
+zonal_status zonal__training_prepare(zonal__training_work *w) {
+    zonal__training *t = w->training;
+    ZONAL_TRY(open_folder(w));
+    ZONAL_TRY(zonal__training_open(t));
+    ZONAL_TRY(zonal__training_open_online(t));
+    if (t->settings.resume) ZONAL_TRY(use_choices(w, zonal__device_choices_read));
+    ZONAL_TRY(take_choices(w));
+    return make_trainer(w);
+}
+
+void zonal__training_work_fini(zonal__training_work *w) {
+    zonal__run_folder_close(&w->folder);
+    zonal__trainer_destroy(w->trainer);
+    zonal__free(w->projections);
+    zonal__free(w->configuration);
+    zonal__resume_close(&w->resume);
+    w->training->trainer.configuration = NULL;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* "photos" of /data/photos/, "textures-disk" of textures:disk, "demo" of recipes/demo.toml. */
+static void name_run(const zonal__train_settings *s, char name[64]) {
+    const char *from = s->config ? s->config : s->data, *end = from + strlen(from), *start;
+    int length = 0;
+    while (end > from && end[-1] == '/') end--;
+    for (start = end; start > from && start[-1] != '/'; start--) continue;
+    if (s->config && end - start > 5 && strcmp(end - 5, ".toml") == 0) end -= 5;
+    for (; start < end && length < 60; start++)
+        name[length++] = strchr(":,=", *start) ? '-' : *start;
+    name[length] = '\0';
+    if (length == 0) snprintf(name, 64, "run");
+}
+
+static zonal_status make_folder(zonal__training_work *w) {
+    const zonal__train_settings *s = &w->training->settings;
+    char *config, name[64];
+    zonal_status status;
+    ZONAL_TRY(zonal__config_dump(&w->training->options, &config));
+    name_run(s, name);
+    status = s->out ? zonal__run_folder_create(s->out, config, s->keep, &w->folder)
+                    : zonal__run_folder_create_next("runs", name, config, s->keep, &w->folder);
+    zonal__free(config);
+    return status;
+}
+
+/* What it will be trained on goes into the folder before the first checkpoint. */
+static zonal_status make_run(zonal__training_work *w) {
+    zonal__data_record *record;
+    zonal_status status;
+    ZONAL_TRY(zonal__training_record(w->training, &record));
+    status = make_folder(w);
+    if (status == ZONAL_OK) status = zonal__run_folder_write_data(&w->folder, record);
+    zonal__data_record_destroy(record);
+    return status;
+}
+
+/* Curves are a copy of what metrics.jsonl has: no reason to end a run. */
+static void open_curves(zonal__training_work *w) {
+    char sentence[sizeof(zonal_error) + 128];
+    if (!w->training->settings.tensorboard) return;
+    if (zonal__event_log_open(w->folder.path, zonal__trainer_steps_done(w->trainer),
+                              &w->folder.events) == ZONAL_OK)
+        return;
+    snprintf(sentence, sizeof sentence,
+             "no curves for TensorBoard: %s; the run goes on without them, and --no-tensorboard "
+             "leaves them out",
+             zonal_last_error()->message);
+    ZONAL__TELL(w, warned, sentence);
+}
+
+static void tell_begun(zonal__training_work *w) {
+    const zonal__train_settings *s = &w->training->settings;
+    const zonal__training_start start = {
+        .trainer = w->trainer,
+        .init = s->init && !s->resume ? &w->begun : NULL,
+        .resumed = s->resume != NULL,
+        .step = zonal__trainer_steps_done(w->trainer),
+        .changed_data = w->resume.changes.changed ? w->resume.changes.text : "",
+        .other_length = w->resume.old_total != 0};
+    ZONAL__TELL(w, begun, &start);
+}
+
+/* The checkpoint of step 0 makes a run resumable from the first instant, and shows a place that
+ * cannot hold one before hours have gone into the run. */
+static zonal_status save_first(zonal__training_work *w) {
+    double start = zonal__training_now();
+    ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, NAN));
+    w->estimate.save_seconds = zonal__training_now() - start;
+    ZONAL__TELL(w, saved, 0);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__training_begin(zonal__training_work *w) {
+    int resumed = w->training->settings.resume != NULL;
+    ZONAL_TRY(resumed ? zonal__resume_load(&w->resume, w->trainer) : make_run(w));
+    ZONAL_TRY(use_choices(w, zonal__device_choices_write));
+    ZONAL__TELL(w, opened, &w->folder);
+    open_curves(w);
+    tell_begun(w);
+    return resumed ? ZONAL_OK : save_first(w);
+}

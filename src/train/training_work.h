@@ -1,0 +1,50 @@
+/*
+ * A training at work, for the files that do it: training_start.c brings it to its first step,
+ * training_run.c makes the steps.
+ */
+#ifndef ZONAL_TRAIN_TRAINING_WORK_H
+#define ZONAL_TRAIN_TRAINING_WORK_H
+
+#include "train/cadence.h"
+#include "train/collapse.h"
+#include "train/resume.h"
+#include "train/training_run.h"
+
+typedef struct zonal__training_work {
+    zonal__training *training;
+    zonal__training_events events;
+    zonal__trainer *trainer;
+    zonal__run_folder folder;
+    zonal__resume resume;
+    char *configuration;        /* what decides the numbers, for the checkpoints */
+    zonal__weights_begun begun; /* what was taken from "init" */
+
+    /* The steps. */
+    zonal__cadence cadence;
+    zonal__collapse_watch watch;
+    zonal__estimate estimate;
+    float *projections; /* [views][batch][dim] */
+    double began;       /* seconds of the clock; those of earlier processes are taken off */
+    double marked;      /* when the present stretch of steps began */
+    int64_t marked_step;
+    double score; /* of the step at hand; NaN: it has none */
+    double loss_sum;
+    int64_t losses; /* logged since the last checkpoint */
+} zonal__training_work;
+
+/* Calls an event where somebody listens: ZONAL__TELL(work, saved, step). */
+#define ZONAL__TELL(work, event, ...)                                                              \
+    do {                                                                                           \
+        if ((work)->events.event) (work)->events.event((work)->events.context, __VA_ARGS__);       \
+    } while (0)
+
+/* Seconds of a clock that only goes forward. */
+double zonal__training_now(void);
+
+/* Opens and checks everything and makes the trainer; nothing is written. */
+zonal_status zonal__training_prepare(zonal__training_work *work);
+/* Makes the run folder, or winds it back to the checkpoint that is loaded. */
+zonal_status zonal__training_begin(zonal__training_work *work);
+void zonal__training_work_fini(zonal__training_work *work);
+
+#endif
