@@ -270,13 +270,43 @@ static zonal_status fail_unset(const zonal__option *table, const char *name) {
     return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option \"%.60s\"; there are %s", name, list);
 }
 
-zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
-                               void *values) {
+zonal_status zonal__option_find(const zonal__option *table, const char *name,
+                                zonal__option *entry) {
     zonal__option flat[ZONAL__OPTIONS_MOST + 1];
     const zonal__option *option;
     ZONAL_TRY(flatten(table, flat));
     option = find(flat, name);
-    return option ? set_value(values, option, option->name, text) : fail_unset(flat, name);
+    if (!option) return fail_unset(flat, name);
+    *entry = *option;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
+                               void *values) {
+    zonal__option option;
+    ZONAL_TRY(zonal__option_find(table, name, &option));
+    return set_value(values, &option, option.name, text);
+}
+
+zonal_status zonal__options_repeat(const zonal__options *options, size_t at, size_t size,
+                                   int (*wanted)(const void *context, const char *name),
+                                   const void *context, void *values) {
+    char shown[320];
+    for (int i = 0; options->table[i].name; i++) {
+        zonal__option option = options->table[i];
+        const zonal__option_state *state = &options->state[i];
+        if (state->source <= ZONAL__SOURCE_DEFAULT || option.type == ZONAL__OPTION_ASSIGN ||
+            option.target < at || option.target >= at + size ||
+            (wanted && !wanted(context, option.name)))
+            continue;
+        if (state->source == ZONAL__SOURCE_FILE)
+            snprintf(shown, sizeof shown, "%.200s:%d: %s", state->file, state->line, option.name);
+        else
+            snprintf(shown, sizeof shown, "--%s", option.name);
+        option.target -= at;
+        ZONAL_TRY(set_value(values, &option, shown, state->text));
+    }
+    return ZONAL_OK;
 }
 
 static zonal_status set_option(zonal__options *options, const zonal__option *option,

@@ -154,6 +154,16 @@ zonal__option_source zonal__options_source(const zonal__options *options, const 
 zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
                                void *values);
 
+/* The entry of that name, or the same sentence. */
+zonal_status zonal__option_find(const zonal__option *table, const char *name, zonal__option *entry);
+
+/* Sets again, in "values", what was given (not a default) to the options whose targets lie in the
+ * "size" bytes at offset "at" of the options' own values: for a struct of the same type that holds
+ * other defaults. "wanted" (NULL: all) chooses by name. */
+zonal_status zonal__options_repeat(const zonal__options *options, size_t at, size_t size,
+                                   int (*wanted)(const void *context, const char *name),
+                                   const void *context, void *values);
+
 /* Entry i of a table, those of tables in it counted one by one: 1 and *entry, or 0 past the last.
  */
 int zonal__option_entry(const zonal__option *table, int i, zonal__option *entry);

@@ -15,5 +15,6 @@ zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batc
                                  zonal_plan **plan);
 const zonal__problem *zonal__plan_problem(const zonal_plan *plan);
 const zonal__backend *zonal__plan_backend(const zonal_plan *plan);
+const zonal_plan_info *zonal__plan_info(const zonal_plan *plan);
 
 #endif
