@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
-#include "backend/neighbours.h"
+#include "backend/training/neighbours.h"
 #include "core/memory.h"
 #include "core/random.h"
 

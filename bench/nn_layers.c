@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/nn.h"
+#include "backend/training/nn.h"
 #include "core/memory.h"
 
 enum { MOST_LAYERS = 64 };

@@ -38,10 +38,19 @@ if(NOT ZONAL_SANITIZE) # whose own checks of the same functions say more
 endif()
 add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
 
+# A library on the link line of which nothing is used is not loaded at every start.
+add_link_options(LINKER:--as-needed)
+
 if(ZONAL_SANITIZE)
+    if(ZONAL_SANITIZE STREQUAL "thread") # which cannot be had together with the address sanitizer
+        set(sanitizers -fsanitize=thread)
+    elseif(ZONAL_SANITIZE MATCHES "^(address|ON|TRUE|YES|1)$")
+        set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+    else()
+        message(FATAL_ERROR "ZONAL_SANITIZE is ${ZONAL_SANITIZE}: set it to address, thread or OFF")
+    endif()
     string(APPEND CMAKE_C_FLAGS_DEBUG " -O1 -fno-omit-frame-pointer")
     # libzonal.so and the programs must agree on it, hence directory-wide and not in zonal_flags.
-    add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
-        $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
-    add_link_options(-fsanitize=address,undefined -fno-sanitize-recover=all)
+    add_compile_options("$<$<COMPILE_LANGUAGE:C>:${sanitizers}>")
+    add_link_options(${sanitizers})
 endif()

@@ -1,22 +1,29 @@
-# libzonal.so and libzonal.a, both made of the folders' objects.
-get_property(folders GLOBAL PROPERTY ZONAL_FOLDERS)
-set(objects "")
-foreach(folder IN LISTS folders)
-    list(APPEND objects $<TARGET_OBJECTS:${folder}>)
-endforeach()
+# libzonal.so and libzonal.a: kernels, losses and tests of uniformity; and libzonal_training.a, all that
+# training and evaluation add, for the program and the tests. All are made of the folders' objects.
+function(zonal_objects out)
+    set(objects "")
+    foreach(folder IN LISTS ARGN)
+        list(APPEND objects $<TARGET_OBJECTS:${folder}>)
+    endforeach()
+    set(${out} ${objects} PARENT_SCOPE)
+endfunction()
 
-set(dependencies "")
-foreach(part openblas lapacke openmp)
-    if(TARGET zonal_dep_${part})
-        list(APPEND dependencies zonal_dep_${part})
-    endif()
-endforeach()
-get_property(cuda_targets GLOBAL PROPERTY ZONAL_CUDA_TARGETS)
-get_property(cuda_libs GLOBAL PROPERTY ZONAL_CUDA_LIBS)
-list(APPEND dependencies ${cuda_targets})
-list(APPEND ZONAL_STATIC_LIBS ${cuda_libs})
+get_property(folders GLOBAL PROPERTY ZONAL_FOLDERS)
+zonal_objects(objects ${folders})
+get_property(dependencies GLOBAL PROPERTY ZONAL_USES)
+
+# nvcc's objects are C++ inside: each launch of a kernel guards a static variable. libzonal.so holds
+# the few functions for that (70 kB) where the compiler has them in an archive, and so needs no
+# libstdc++ that may be older than the one it was built with.
+set(cxx_shared "")
+set(cxx_static "")
 if(ZONAL_WITH_CUDA)
-    list(APPEND dependencies stdc++) # nvcc's objects are C++ inside
+    set(cxx_static stdc++)
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libstdc++.a
+        OUTPUT_VARIABLE cxx_shared OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${cxx_shared}")
+        set(cxx_shared stdc++)
+    endif()
 endif()
 add_library(zonal SHARED ${objects})
 add_library(zonal_static STATIC ${objects})
@@ -48,11 +55,24 @@ endif()
 
 # Private: whoever links the library gets these on the link line, and none of their macros and
 # headers. Installed, libzonal.a names them; the paths of this machine stay here.
-foreach(dependency IN LISTS dependencies ITEMS m)
+foreach(dependency IN LISTS dependencies cxx_shared ITEMS m ${CMAKE_DL_LIBS})
     target_link_libraries(zonal PRIVATE $<BUILD_INTERFACE:${dependency}>)
+endforeach()
+foreach(dependency IN LISTS dependencies cxx_static ITEMS m ${CMAKE_DL_LIBS})
     target_link_libraries(zonal_static PRIVATE $<BUILD_INTERFACE:${dependency}>)
 endforeach()
 foreach(name IN LISTS ZONAL_STATIC_LIBS)
     target_link_libraries(zonal_static INTERFACE $<INSTALL_INTERFACE:${name}>)
 endforeach()
 target_link_directories(zonal_static INTERFACE "$<INSTALL_INTERFACE:${ZONAL_STATIC_DIRS}>")
+
+# The second library stands on the first; whoever links it gets both, in this order.
+get_property(folders GLOBAL PROPERTY ZONAL_TRAINING_FOLDERS)
+zonal_objects(objects ${folders})
+get_property(dependencies GLOBAL PROPERTY ZONAL_TRAINING_USES)
+add_library(zonal_training STATIC ${objects})
+set_target_properties(zonal_training PROPERTIES
+    LINKER_LANGUAGE C
+    ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+target_include_directories(zonal_training INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(zonal_training PUBLIC zonal_static PRIVATE ${dependencies} pthread m)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Who may know whom: holds every include directive under src/ and include/ against the arrows in
-# CONTRIBUTING.md, and keeps printing, exiting and argv inside src/cli.
+# CONTRIBUTING.md, and keeps printing, exiting, signals and argv inside src/cli.
 #
 #   scripts/check_includes.sh [root of the tree]
 #
@@ -25,14 +25,19 @@ BEGIN {
     knows["ref"] = "core math backend"
     knows["cpu"] = "core math backend"
     knows["cuda"] = "core math backend"
+    knows["backend/training"] = "core math backend"
+    knows["ref/training"] = "core math backend ref backend/training"
+    knows["cpu/training"] = "core math backend cpu backend/training"
+    knows["cuda/training"] = "core math backend cuda backend/training"
     knows["loss"] = "core math backend"
     knows["uniformity"] = "core math backend loss"
-    knows["data"] = "core math backend"
-    knows["nn"] = "core math backend"
-    knows["eval"] = "core math backend loss uniformity data nn"
-    knows["train"] = "core math backend loss uniformity data nn eval"
-    knows["report"] = "core math backend loss uniformity data nn eval train"
-    knows["cli"] = "core math backend ref cpu cuda loss uniformity data nn eval train report"
+    knows["data"] = "core math backend backend/training"
+    knows["nn"] = "core math backend backend/training"
+    knows["eval"] = "core math backend backend/training loss uniformity data nn"
+    knows["train"] = "core math backend backend/training loss uniformity data nn eval"
+    knows["report"] = "core math backend backend/training loss uniformity data nn eval train"
+    knows["cli"] = "core math backend ref cpu cuda backend/training ref/training cpu/training " \
+        "cuda/training loss uniformity data nn eval train report"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1
@@ -44,6 +49,7 @@ BEGIN {
     cuda_header = "^(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cub/|thrust/|cutlass/|cute/" \
         "|nccl|nvtx|nvToolsExt|nvml|nvrtc|mma\\.h|cooperative_groups|device_launch|driver_types" \
         "|vector_types|host_defines)"
+    network_header = "^(cudnn|cublasLt)"
     cpu_header = "^(cblas|f77blas|lapack|openblas|omp\\.h|dnnl|oneapi/|mkl)"
     data_header = "^(jpeglib|jerror|turbojpeg|png\\.h|pngconf|webp/|gif_lib|tiff|zlib|zconf)"
 
@@ -61,13 +67,14 @@ function fault(text) {
     faults++
 }
 
-# The layer of a path such as core/error.h or backend/cpu/gram.c; "" if it is none.
+# The layer of a path such as core/error.h or backend/cpu/training/views.c; "" if it is none.
 function layer_of(path,    part) {
     split(path, part, "/")
     if (part[1] == "zonal") return "public"
+    if (part[1] == "backend" && part[2] == "training" && part[3] != "") return "backend/training"
     if (part[1] == "backend" && (part[2] == "ref" || part[2] == "cpu" || part[2] == "cuda") &&
         part[3] != "")
-        return part[2]
+        return part[3] == "training" && part[4] != "" ? part[2] "/training" : part[2]
     return (part[1] in knows) && part[2] != "" ? part[1] : ""
 }
 
@@ -122,9 +129,11 @@ FNR == 1 {
         name = substr(name, 2)
         sub(/[">].*$/, "", name)
 
-        if (name ~ cuda_header && here != "cuda")
+        if (name ~ cuda_header && here !~ /^cuda/)
             fault("CUDA headers belong to src/backend/cuda only: " name)
-        else if (name ~ cpu_header && here != "cpu")
+        else if (name ~ network_header && here != "cuda/training")
+            fault("cuDNN and cuBLASLt belong to src/backend/cuda/training only: " name)
+        else if (name ~ cpu_header && here !~ /^cpu/)
             fault("BLAS, LAPACK and OpenMP headers belong to src/backend/cpu only: " name)
         else if (name ~ data_header && here != "data")
             fault("the libraries of image and data files belong to src/data only: " name)
@@ -142,7 +151,7 @@ FNR == 1 {
     }
 
     if (code ~ /^[ \t]*#[ \t]*(el)?if/ && code ~ /ZONAL_HAVE_/ &&
-        here !~ /^(backend|ref|cpu|cuda)$/ &&
+        here !~ /^(backend|ref|cpu|cuda)(\/training)?$/ &&
         !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|WEBP|GIF|TIFF|ZLIB)/))
         fault("what was built in is known under src/backend only: ask the table of operations")
 
@@ -153,6 +162,9 @@ FNR == 1 {
                 substr(padded, RSTART + 1, RLENGTH - 2))
         else if (match(padded, /[^A-Za-z0-9_](stdout|stderr)[^A-Za-z0-9_]/))
             fault("only src/cli knows " substr(padded, RSTART + 1, RLENGTH - 2))
+        else if (match(padded, /[^A-Za-z0-9_](sigaction|signal)[ \t]*\(/))
+            fault("only src/cli catches signals; ask a callback: " \
+                substr(padded, RSTART + 1, RLENGTH - 2))
         # core/options is the one parser: it is handed argv by cli and does not fetch it itself
         else if (padded ~ /[^A-Za-z0-9_]argv[^A-Za-z0-9_]/ && path !~ /^core\/options\.[ch]$/)
             fault("only src/cli knows argv")

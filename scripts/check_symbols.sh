@@ -3,7 +3,7 @@
 #
 #   scripts/check_symbols.sh [build folder]         a plain build; the sanitizers add names
 #
-# 1. Every global symbol defined in libzonal.a and libzonal_data.a begins with zonal_.
+# 1. Every global symbol defined in libzonal.a and libzonal_training.a begins with zonal_.
 # 2. libzonal.so exports exactly the functions that include/zonal declares with ZONAL_API, none of
 #    them internal (zonal__).
 # 3. A folder's objects use symbols of the folders below it only. The tables that ref, cpu and cuda
@@ -14,7 +14,7 @@
 set -euo pipefail
 build=${1:-build}
 root=${ZONAL_SOURCE_DIR:-$(dirname "$0")/..}
-for library in libzonal.a libzonal.so; do
+for library in libzonal.a libzonal.so libzonal_training.a; do
     if [[ ! -f $build/$library ]]; then
         echo "check_symbols: $build/$library does not exist: build it first" >&2
         exit 2
@@ -34,8 +34,8 @@ defined() { nm -g --defined-only "$@" 2>/dev/null | awk 'NF == 3 { sub(/@.*/, ""
 # ---- 1. the prefix. Weak C++ names come with nvcc's objects and out of the toolkit's headers. ----
 while read -r name type; do
     [[ $name == zonal_* || ($type == [WVu] && $name =~ ^(_Z|DW\.ref\.)) ]] ||
-        fault "libzonal.a defines $name, which does not begin with zonal_: make it static"
-done < <(defined "$build/libzonal.a" "$build/src/data/libzonal_data.a" | sort -u)
+        fault "a library defines $name, which does not begin with zonal_: make it static"
+done < <(defined "$build/libzonal.a" "$build/libzonal_training.a" | sort -u)
 
 # ---- 2. what is exported, against what the headers promise ----
 cat "$root"/include/zonal/*.h | awk '
@@ -76,21 +76,30 @@ while read -r name; do
 done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
-layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity data nn eval train)
+layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity backend/training
+    backend/ref/training backend/cpu/training backend/cuda/training data nn eval train report)
 knows() {
     case $1 in
         core) echo ;;
         math) echo core ;;
         backend) echo core math ;;
+        backend/training) echo core math backend ;;
+        backend/*/training) echo core math backend "${1%/training}" backend/training ;;
         backend/*) echo core math backend ;;
         loss) echo core math backend ;;
         uniformity) echo core math backend loss ;;
-        data | nn) echo core math backend ;;
-        eval) echo core math backend loss uniformity data nn ;;
-        train) echo core math backend loss uniformity data nn eval ;;
+        data | nn) echo core math backend backend/training ;;
+        eval) echo core math backend backend/training loss uniformity data nn ;;
+        train) echo core math backend backend/training loss uniformity data nn eval ;;
+        report) echo core math backend backend/training loss uniformity data nn eval train ;;
     esac
 }
-objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/zonal_${1##*/}.dir/*.o" 2>/dev/null; }
+target() { # the name of a folder's target: zonal_core, zonal_backend_training, zonal_cpu_training
+    local name=${1#backend/}
+    if [[ $name == training ]]; then name=$1; fi
+    echo "zonal_${name//\//_}"
+}
+objects() { find "$build/src/$1" -maxdepth 3 -path "*/CMakeFiles/$(target "$1").dir/*.o" 2>/dev/null; }
 key() { echo "$work/${1//\//_}"; }
 checked=0
 for layer in "${layers[@]}"; do
@@ -107,7 +116,9 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|views|nn|optimiser|neighbours|softmax|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(backend|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__(views|nn|optimiser|neighbours|softmax|device|training)_' "$(key "$layer/training").has" \
+        >>"$(key backend/training).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")

@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "zonal/device.h"
 #include "zonal/kernel.h"
 #include "zonal/status.h"
 
@@ -49,8 +50,6 @@ typedef enum zonal_discrepancy {
     ZONAL_DISCREPANCY_SUSREG = 3,
     ZONAL_DISCREPANCY_SIGREG = 4
 } zonal_discrepancy;
-
-typedef enum zonal_device { ZONAL_DEVICE_CPU = 0, ZONAL_DEVICE_CUDA = 1 } zonal_device;
 
 /* The element type of rows and gradient and the arithmetic of the products. On the CPU, fp32 plans
  * multiply in single precision and evaluate kernels and sums in double; tf32 and bf16 are CUDA's.
@@ -118,7 +117,7 @@ typedef struct zonal_loss_options {
     zonal_sliced_options sliced;
     int raw_value; /* 1: C_norm * D instead of D (MMD^2, KSD^2 and KL before normalisation) */
     int unit_rows; /* 1: rows are unit vectors already (checked to 1e-3), 0: normalise them */
-    zonal_device device;
+    char device[ZONAL_DEVICE_NAME]; /* "cpu" (or ""), "cuda", "cuda:1" ...: zonal/device.h */
     zonal_precision precision;
     zonal_dtype dtype; /* CUDA */
     zonal_implementation implementation;
@@ -179,12 +178,12 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make(const char *method, const 
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 
-/* On CUDA (ZONAL_DEVICE_CUDA) x, value and gradient of zonal_plan_execute are device memory, x and
- * gradient of the options' dtype. Execution only enqueues work on the stream (a cudaStream_t as
- * void *; NULL, the default stream, at first): it takes no memory, does not wait, and can be
- * captured in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits for the
- * stream and reports it (the first such row since the last call). On the CPU status is always
- * ZONAL_OK. */
+/* On CUDA (options.device "cuda", "cuda:1") x, value and gradient of zonal_plan_execute are device
+ * memory, x and gradient of the options' dtype. Execution only enqueues work on the stream (a
+ * cudaStream_t as void *; NULL, the default stream, at first): it takes no memory, does not wait,
+ * and can be captured in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits
+ * for the stream and reports it (the first such row since the last call). On the CPU status is
+ * always ZONAL_OK. */
 ZONAL_API void zonal_plan_set_stream(zonal_plan *plan, void *stream);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 
@@ -211,9 +210,9 @@ typedef struct zonal_plan_info {
     double parameter;                    /* in this dimension; 0: the family has none */
     zonal_implementation implementation; /* the one chosen */
     zonal_precision precision;
-    zonal_dtype dtype;   /* of rows and gradient, never auto */
-    const char *backend; /* "ref", "cpu", "cuda": whose code it is */
-    char device[32];     /* "cpu", "cuda" */
+    zonal_dtype dtype;              /* of rows and gradient, never auto */
+    const char *backend;            /* "ref", "cpu", "cuda": whose code it is */
+    char device[ZONAL_DEVICE_NAME]; /* "cpu", "cuda:0" */
 } zonal_plan_info;
 #define ZONAL_PLAN_INFO_INIT ZONAL_SIZED_INIT(zonal_plan_info)
 

@@ -18,7 +18,9 @@ enum { BOTH, PHOTOGRAPH, TEXTURE };
 static const char *const dtypes[] = {"fp32", "bf16", NULL};
 
 typedef struct settings {
-    int kind, device, dtype, torch, json;
+    const char *device_name;
+    const zonal__device *device;
+    int kind, dtype, torch, json;
     int64_t views, side, threads;
 } settings;
 
@@ -45,12 +47,8 @@ static const zonal__option table[] = {
      .most = 2048,
      .metavar = "PIXELS",
      .help = "width and height of a view"},
-    {.name = "device",
-     .type = ZONAL__OPTION_WORD,
-     AT(device),
-     .words = zonal__device_words,
-     .initial = "cpu",
-     .help = "where to run; on cuda each time is that of a CUDA graph's replay"},
+    ZONAL__DEVICE_OPTION(settings, device_name, "cpu",
+                         "where to run; on cuda each time is that of a CUDA graph's replay"),
     {.name = "dtype",
      .type = ZONAL__OPTION_WORD,
      AT(dtype),
@@ -80,8 +78,8 @@ static void print_row(const settings *s, int texture, double ms) {
     if (s->json)
         printf("{\"kind\": \"%s\", \"views\": %lld, \"side\": %lld, \"device\": \"%s\", \"dtype\": "
                "\"%s\", \"ms\": %.6g, \"views_per_s\": %.6g}\n",
-               kind, (long long)s->views, (long long)s->side, zonal__device_words[s->device],
-               dtypes[s->dtype], ms, rate);
+               kind, (long long)s->views, (long long)s->side, s->device->name, dtypes[s->dtype], ms,
+               rate);
     else
         printf("%-12s %8lld %6lld %12.3f %12.0f\n", kind, (long long)s->views, (long long)s->side,
                ms, rate);
@@ -118,14 +116,14 @@ static zonal_status compare_with_torchvision(const settings *s, double rate) {
 static zonal_status run(const settings *s) {
     double rate = NAN;
     if (!s->json)
-        printf("%s on %s\n\n%-12s %8s %6s %12s %12s\n", dtypes[s->dtype],
-               zonal__device_words[s->device], "kind", "views", "side", "ms", "views/s");
+        printf("%s on %s\n\n%-12s %8s %6s %12s %12s\n", dtypes[s->dtype], s->device->name, "kind",
+               "views", "side", "ms", "views/s");
     for (int texture = 0; texture < 2; texture++) {
         const zonal__view_bench_options options = {
             .kind = texture ? ZONAL__VIEW_TEXTURE : ZONAL__VIEW_PHOTOGRAPH,
             .count = s->views,
             .side = (int)s->side,
-            .cuda = s->device == ZONAL_DEVICE_CUDA,
+            .device = s->device,
             .threads = (int)s->threads,
             .dtype = s->dtype ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32};
         double ms;
@@ -144,6 +142,7 @@ int zonal__cli_bench_augment(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.torch && s.kind == TEXTURE)
         return zonal__cli_misused("--torch compares photographs; take --kind both or photograph");
-    if (run(&s) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__device_open(s.device_name, &s.device) != ZONAL_OK || run(&s) != ZONAL_OK)
+        return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

@@ -21,7 +21,9 @@ typedef struct settings {
     int64_t dim, threads;
     double limit, peak;
     const char *batches, *methods;
-    int device, precision, growth, torch, json, quiet;
+    const char *device_name;
+    const zonal__device *device;
+    int precision, growth, torch, json, quiet;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -44,12 +46,7 @@ static const zonal__option table[] = {
      AT(methods),
      .metavar = "NAME,...",
      .help = "losses; mmd-heat,ksd-heat,mmd-band,mmd-induced,kl-heat,susreg unless given"},
-    {.name = "device",
-     .type = ZONAL__OPTION_WORD,
-     AT(device),
-     .words = zonal__device_words,
-     .initial = "cpu",
-     .help = "where to run; on cuda each time is that of a CUDA graph's replay"},
+    ZONAL__DEVICE_OPTION(settings, device_name, "cpu", "where to compute"),
     {.name = "precision",
      .type = ZONAL__OPTION_WORD,
      AT(precision),
@@ -175,10 +172,10 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
                             ? "slices"
                             : zonal__implementation_words[info.implementation];
     ZONAL_TRY_GOTO(status, done, draw_rows(n, d, loss->precision, &x));
-    if (loss->device == ZONAL_DEVICE_CUDA) {
+    if (!zonal__device_is_host(s->device)) {
         zonal__cli_rows rows = {n, d, ZONAL_PRECISION_FP32, x};
         double us = 0;
-        status = zonal__cli_time_on_gpu(plan, &rows, &us, &r->runs);
+        status = zonal__cli_time_on(plan, s->device, &rows, &us, &r->runs);
         r->ms = r->least_ms = us / 1e3;
         goto done;
     }
@@ -199,8 +196,8 @@ done:
 static void print_head(const settings *s) {
     if (s->json) return;
     printf("value and gradient, d = %lld, %s on %s\n\n%-12s %7s  %-8s %11s %9s %9s %7s%s\n",
-           (long long)s->dim, zonal__precision_words[s->precision], zonal__device_words[s->device],
-           "method", "B", "code", "ms", "GFLOP", "GFLOP/s", "growth", s->peak > 0 ? "  peak" : "");
+           (long long)s->dim, zonal__precision_words[s->precision], s->device->name, "method", "B",
+           "code", "ms", "GFLOP", "GFLOP/s", "growth", s->peak > 0 ? "  peak" : "");
 }
 
 static void print_row_json(const settings *s, const row *r) {
@@ -214,7 +211,7 @@ static void print_row_json(const settings *s, const row *r) {
     zonal__json_key_int(&json, "n", r->batch);
     zonal__json_key_int(&json, "d", s->dim);
     zonal__json_key_text(&json, "implementation", r->implementation);
-    zonal__json_key_text(&json, "device", zonal__device_words[s->device]);
+    zonal__json_key_text(&json, "device", s->device->name);
     zonal__json_key_text(&json, "precision", zonal__precision_words[s->precision]);
     zonal__json_key_double(&json, "ms", r->ms);
     zonal__json_key_double(&json, "least_ms", r->least_ms);
@@ -262,7 +259,7 @@ static zonal_status measure_method(session *e, const char *method) {
     const row *before = NULL;
     ZONAL_TRY(zonal_loss_defaults(method, &loss));
     loss.precision = (zonal_precision)s->precision;
-    loss.device = (zonal_device)s->device;
+    memcpy(loss.device, s->device->name, sizeof loss.device);
     loss.threads = s->threads;
     for (int i = 0; i < e->batches; i++) {
         row *r = &e->row[e->rows];
@@ -314,14 +311,14 @@ static void print_ratio(void *context, const char *line) {
     } else {
         printf("%-12s %7lld %12.4f", method, batch, r->ms);
         print_torch(ms, r->ms);
-        if (e->settings->device == ZONAL_DEVICE_CUDA) print_torch(compiled, r->ms);
+        if (!zonal__device_is_host(e->settings->device)) print_torch(compiled, r->ms);
         putchar('\n');
     }
     fflush(stdout);
 }
 
 static zonal_status compare_with_torch(session *e) {
-    int cuda = e->settings->device == ZONAL_DEVICE_CUDA;
+    int cuda = !zonal__device_is_host(e->settings->device);
     char dim[32], threads[32], batches[512] = "", methods[512] = "", program[4096];
     zonal__peer_program(program, sizeof program);
     const char *arguments[] = {"--dim",
@@ -394,6 +391,7 @@ int zonal__cli_bench_loss(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (run(&s) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__device_open(s.device_name, &s.device) != ZONAL_OK || run(&s) != ZONAL_OK)
+        return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

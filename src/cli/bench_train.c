@@ -22,7 +22,9 @@ static const char *const dtypes[] = {"fp32", "bf16", NULL};
 
 typedef struct settings {
     const char *rows, *method;
-    int device, precision, bare, graph, profile, torch, json;
+    const char *device_name;
+    const zonal__device *device;
+    int precision, bare, graph, profile, torch, json;
     int64_t batch, threads;
     double width;
     zonal__rates rates;
@@ -37,12 +39,7 @@ static const zonal__option table[] = {
      .help = "what to time: resnet18, resnet34 or resnet50, and the views' side; with /1 behind it "
              "pictures of one channel; unless given resnet18 at 32, 64, 128/1 and 224 and resnet50 "
              "at 224 on cuda, resnet18@64 on the cpu"},
-    {.name = "device",
-     .type = ZONAL__OPTION_WORD,
-     AT(device),
-     .words = zonal__device_words,
-     .initial = "cpu",
-     .help = "where to run"},
+    ZONAL__DEVICE_OPTION(settings, device_name, "cpu", "where to train"),
     {.name = "batch",
      .type = ZONAL__OPTION_INT,
      AT(batch),
@@ -168,7 +165,7 @@ static zonal__train_bench_options bench_options(const session *e, const row *r) 
                                         .width = s->width,
                                         .batch = e->batch,
                                         .dtype = s->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32,
-                                        .device = (zonal_device)s->device,
+                                        .device = s->device,
                                         .threads = (int)s->threads,
                                         .method = s->method,
                                         .no_graph = !s->graph};
@@ -184,10 +181,9 @@ static void print_head(const session *e) {
     const settings *s = e->settings;
     if (s->json) return;
     printf("one step: %lld pictures x %d views, %s, AdamW, %s on %s\n\n", (long long)e->batch,
-           ZONAL__TRAIN_BENCH_VIEWS, s->method, dtypes[s->precision],
-           zonal__device_words[s->device]);
+           ZONAL__TRAIN_BENCH_VIEWS, s->method, dtypes[s->precision], s->device->name);
     printf("%-15s %9s %10s %10s %6s%s\n", "", "ms", "pictures/s", "with views", "speed",
-           s->device == ZONAL_DEVICE_CUDA ? "   device MiB" : "");
+           zonal__device_is_host(s->device) ? "" : "   device MiB");
 }
 
 static void print_row_json(const session *e, const row *r) {
@@ -195,7 +191,7 @@ static void print_row_json(const session *e, const row *r) {
     zonal__json json;
     zonal__json_line_begin(&json);
     zonal__json_key_text(&json, "row", r->name);
-    zonal__json_key_text(&json, "device", zonal__device_words[s->device]);
+    zonal__json_key_text(&json, "device", s->device->name);
     zonal__json_key_text(&json, "precision", dtypes[s->precision]);
     zonal__json_key_text(&json, "method", s->method);
     zonal__json_key_int(&json, "batch", e->batch);
@@ -241,7 +237,8 @@ static zonal_status profile_row(const session *e, const row *r,
                                       .side = r->side,
                                       .threads = options->threads};
     /* The floors' rates are a GPU's. */
-    const zonal__rates rates = options->device == ZONAL_DEVICE_CUDA ? s->rates : (zonal__rates){0};
+    const zonal__rates rates =
+        zonal__device_is_host(options->device) ? (zonal__rates){0} : s->rates;
     zonal__layer_profile *profile;
     int count;
     ZONAL_TRY(ZONAL_NEW(&profile, ZONAL__MOST_NODES, "the profile"));
@@ -304,15 +301,12 @@ static void print_ratio(void *context, const char *line) {
 
 static zonal_status compare_with_torch(session *e) {
     const settings *s = e->settings;
-    int cuda = s->device == ZONAL_DEVICE_CUDA;
+    int cuda = !zonal__device_is_host(s->device);
     char rows[MOST_ROWS * LONGEST_NAME] = "", batch[24], width[32], threads[24];
-    const char *arguments[] = {"--device",    zonal__device_words[s->device],
-                               "--rows",      rows,
-                               "--batch",     batch,
-                               "--width",     width,
-                               "--precision", dtypes[s->precision],
-                               "--threads",   threads,
-                               NULL};
+    const char *arguments[] = {
+        "--device",  s->device->name, "--rows", rows,          "--batch",
+        batch,       "--width",       width,    "--precision", dtypes[s->precision],
+        "--threads", threads,         NULL};
     for (int i = 0; i < e->count; i++)
         snprintf(rows + strlen(rows), sizeof rows - strlen(rows), "%s%s", i ? "," : "",
                  e->row[i].name);
@@ -328,7 +322,7 @@ static zonal_status compare_with_torch(session *e) {
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static zonal_status run(const settings *s) {
-    int cuda = s->device == ZONAL_DEVICE_CUDA;
+    int cuda = !zonal__device_is_host(s->device);
     const char *usual =
         cuda ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224" : "resnet18@64";
     session e = {.settings = s, .batch = s->batch ? s->batch : cuda ? 256 : 64};
@@ -336,7 +330,6 @@ static zonal_status run(const settings *s) {
     ZONAL_TRY(parse_rows(&e, s->rows ? s->rows : usual));
     ZONAL_TRY(
         zonal_objective_defaults(s->method, &objective)); /* an unknown name, before any work */
-    if (cuda) ZONAL_TRY(zonal__device_available());
     print_head(&e);
     for (int i = 0; i < e.count; i++) ZONAL_TRY(measure_row(&e, &e.row[i]));
     return s->torch ? compare_with_torch(&e) : ZONAL_OK;
@@ -349,6 +342,7 @@ int zonal__cli_bench_train(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.torch && strcmp(s.method, "mmd-heat") != 0)
         return zonal__cli_misused("--torch compares mmd-heat; leave --method out");
-    if (run(&s) != ZONAL_OK) return zonal__cli_failed();
+    if (zonal__device_open(s.device_name, &s.device) != ZONAL_OK || run(&s) != ZONAL_OK)
+        return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

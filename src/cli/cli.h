@@ -96,6 +96,7 @@ zonal_status zonal__cli_make_folder(const char *path);
 
 int zonal__cli_bench(int argc, char **argv);
 int zonal__cli_data(int argc, char **argv);
+int zonal__cli_devices(int argc, char **argv);
 int zonal__cli_embed(int argc, char **argv);
 int zonal__cli_eval(int argc, char **argv);
 int zonal__cli_export(int argc, char **argv);

@@ -14,7 +14,6 @@
 const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES] = {
     "data",      "side",       "mean",      "deviation",     "law",          "class-list",
     "val-share", "test-share", "data-seed", "texture-count", "texture-size", "crop"};
-const char *const zonal__subject_devices[] = {"auto", "cpu", "cuda", NULL};
 const char *const zonal__subject_precisions[] = {"fp32", "bf16", NULL};
 
 enum { SGD_BATCH = 256 };
@@ -76,18 +75,6 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
     return copy(checkpoint, out);
 }
 
-static zonal_status choose_device(zonal__subject *s, const zonal__subject_settings *settings,
-                                  const zonal__nn_table **table) {
-    *table = zonal__nn_cpu();
-    /* "auto" takes what is there; a device that was asked for must be. */
-    if (settings->device == ZONAL__PLACE_CUDA) ZONAL_TRY(zonal__device_available());
-    if (settings->device == ZONAL__PLACE_CPU || zonal__device_available() != ZONAL_OK)
-        return ZONAL_OK;
-    s->device = ZONAL_DEVICE_CUDA;
-    *table = zonal__nn_cuda();
-    return *table ? ZONAL_OK : zonal_last_error()->status;
-}
-
 static zonal_status read_notes(const zonal__safetensors *file, zonal__subject *s) {
     const char *step = zonal__safetensors_note_text(file, "zonal.step");
     if (!step || zonal__text_int64(step, "zonal.step", &s->step) != ZONAL_OK || s->step < 0)
@@ -96,16 +83,16 @@ static zonal_status read_notes(const zonal__safetensors *file, zonal__subject *s
 }
 
 static zonal_status load_model(zonal__subject *s, const zonal__subject_settings *settings) {
-    const zonal__nn_table *table;
     zonal__safetensors *file;
     zonal_status status;
     s->precision = settings->precision;
-    ZONAL_TRY(choose_device(s, settings, &table));
+    /* "auto" takes what is there; a device that was asked for must be. */
+    ZONAL_TRY(zonal__device_choose(settings->device, &s->device));
     ZONAL_TRY(zonal__safetensors_open(s->weights, ZONAL__SAFETENSORS_ANY, &file));
     status = read_notes(file, s);
     if (status == ZONAL_OK)
         status = zonal__weights_model(
-            file, table, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
+            file, s->device, settings->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32, &s->model);
     zonal__safetensors_close(file);
     return status;
 }
@@ -249,6 +236,7 @@ static zonal__features_options common(const zonal__subject *s, zonal__source *so
     zonal__features_options o = {.source = source,
                                  .width = loader->group[0].width,
                                  .height = loader->group[0].height,
+                                 .largest_side = loader->largest_side,
                                  .batch = s->batch,
                                  .threads = s->threads};
     memcpy(o.mean, loader->mean, sizeof o.mean);

@@ -24,12 +24,12 @@ extern const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES];
 typedef struct zonal__subject_settings {
     const char *checkpoint; /* "last", "best" or a file */
     const char *overrides[ZONAL__SUBJECT_OVERRIDES];
-    int device, precision; /* of the words below */
-    int changed_data;      /* of zonal__changed_data_words */
+    const char *device;
+    int precision;    /* of the words below */
+    int changed_data; /* of zonal__changed_data_words */
     int64_t threads, batch, limit;
 } zonal__subject_settings;
 
-extern const char *const zonal__subject_devices[];    /* auto, cpu, cuda */
 extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
 
 #define ZONAL__SUBJECT_OVERRIDE(settings_type, member, number, name_, meta, text)                  \
@@ -86,12 +86,8 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
          .least = 0,                                                                               \
          .most = 1e6,                                                                              \
          .help = "pictures that go through the network at once; 0: 128"},                          \
-        {.name = "device",                                                                         \
-         .type = ZONAL__OPTION_WORD,                                                               \
-         .target = offsetof(settings_type, member.device),                                         \
-         .words = zonal__subject_devices,                                                          \
-         .initial = "auto",                                                                        \
-         .help = "auto: CUDA where there is a device"},                                            \
+        ZONAL__DEVICE_OPTION(settings_type, member.device, "auto",                                 \
+                             "cpu, cuda, cuda:1 ...; auto: CUDA where there is a device"),         \
         {.name = "precision",                                                                      \
          .type = ZONAL__OPTION_WORD,                                                               \
          .target = offsetof(settings_type, member.precision),                                      \
@@ -117,7 +113,7 @@ typedef struct zonal__subject {
     char weights[ZONAL__TRAINING_PATH]; /* the file */
     zonal__training training;
     zonal__model *model;
-    zonal_device device;
+    const zonal__device *device;
     int64_t batch, limit;
     int threads, precision; /* of zonal__subject_precisions */
     int64_t step;           /* of training, that the weights are of; -1: they do not say */

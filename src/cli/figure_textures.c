@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "data/codec.h"
 #include "data/sheet.h"
@@ -119,9 +120,9 @@ static zonal_status make_views(const zonal__image *texture, const zonal__view *v
         .width = texture->width, .height = texture->height, .channels = 1};
     zonal__views *engine;
     zonal_status status;
-    ZONAL_TRY(zonal__views_cpu()->create(&spec, &engine));
-    status = zonal__views_cpu()->run(engine, texture->pixels, &picture, view, VIEWS, out);
-    zonal__views_cpu()->destroy(engine);
+    ZONAL_TRY(zonal__training_cpu()->views->create(&spec, &engine));
+    status = zonal__training_cpu()->views->run(engine, texture->pixels, &picture, view, VIEWS, out);
+    zonal__training_cpu()->views->destroy(engine);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/training/tables.h"
 #include "cli/timing.h"
 #include "core/bf16.h"
 #include "core/memory.h"
@@ -91,7 +92,7 @@ enum { ARRAYS = 16 };
 
 typedef struct bench {
     const zonal__nn_table *table;
-    zonal_device device;
+    const zonal__device *device;
     void *taken[ARRAYS]; /* what "arrays" points to */
     int count;
     zonal__layer_arrays arrays;
@@ -112,8 +113,8 @@ static zonal_status fill(const bench *b, void *array, int64_t count, zonal_dtype
     }
     for (int64_t i = 0; i < count && status == ZONAL_OK; i += PIECE) {
         int64_t rest = count - i < PIECE ? count - i : PIECE;
-        status =
-            b->table->memory->write((char *)array + (size_t)i * size, piece, (size_t)rest * size);
+        status = zonal__device_write(b->device, (char *)array + (size_t)i * size, piece,
+                                     (size_t)rest * size);
     }
     zonal__free(piece);
     return status;
@@ -121,7 +122,7 @@ static zonal_status fill(const bench *b, void *array, int64_t count, zonal_dtype
 
 static zonal_status take(bench *b, int64_t count, zonal_dtype dtype, int filled, void **out) {
     size_t size = dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
-    ZONAL_TRY(b->table->memory->take((size_t)count * size, "the arrays of a layer", out));
+    ZONAL_TRY(zonal__device_alloc(b->device, (size_t)count * size, "the arrays of a layer", out));
     b->taken[b->count++] = *out;
     return filled ? fill(b, *out, count, dtype) : ZONAL_OK;
 }
@@ -164,7 +165,7 @@ static zonal_status take_arrays(bench *b, const sizes *most, zonal_dtype dtype) 
 }
 
 static void release_arrays(bench *b) {
-    for (int i = 0; i < b->count; i++) b->table->memory->give_back(b->taken[i]);
+    for (int i = 0; i < b->count; i++) zonal__device_free(b->device, b->taken[i]);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -207,22 +208,24 @@ static zonal_status time_parts(const bench *b, zonal__layer_profile *profile, zo
 }
 
 static zonal_status time_layer(bench *b, zonal__layer_profile *profile) {
-    const zonal__memory *memory = b->table->memory;
     zonal__layer *layer = NULL;
     void *saved = NULL, *scratch = NULL;
     zonal_status status;
+    profile->spec.device = b->device;
     ZONAL_TRY(b->table->create(&profile->spec, &layer));
+    ZONAL_TRY_GOTO(
+        status, done,
+        zonal__device_alloc(b->device, b->table->saved_bytes(layer), "what a layer saves", &saved));
     ZONAL_TRY_GOTO(status, done,
-                   memory->take(b->table->saved_bytes(layer), "what a layer saves", &saved));
-    ZONAL_TRY_GOTO(status, done,
-                   memory->take(b->table->scratch_bytes(layer), "a layer's scratch", &scratch));
+                   zonal__device_alloc(b->device, b->table->scratch_bytes(layer),
+                                       "a layer's scratch", &scratch));
     b->arrays.saved = saved;
     b->arrays.scratch = scratch;
     status = time_parts(b, profile, layer);
 done:
     b->table->destroy(layer);
-    memory->give_back(saved);
-    memory->give_back(scratch);
+    zonal__device_free(b->device, saved);
+    zonal__device_free(b->device, scratch);
     return status;
 }
 
@@ -271,11 +274,10 @@ static zonal_status measure(bench *b, zonal_dtype dtype, zonal__layer_profile *p
 
 zonal_status zonal__profile_layers(const zonal__profile_options *o, zonal__layer_profile *profile,
                                    int *count) {
-    bench b = {.device = o->device,
-               .table = o->device == ZONAL_DEVICE_CUDA ? zonal__nn_cuda() : zonal__nn_cpu()};
+    bench b = {.device = zonal__device_or_cpu(o->device)};
     zonal__graph *graph;
     zonal_status status;
-    if (!b.table) return zonal_last_error()->status;
+    ZONAL_TRY(zonal__device_layers(b.device, &b.table));
     ZONAL_TRY(ZONAL_NEW(&graph, 1, "the network"));
     status = zonal__network_build(&o->network, graph);
     if (status == ZONAL_OK) status = list_layers(o, graph, profile, count);

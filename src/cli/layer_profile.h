@@ -38,8 +38,8 @@ typedef struct zonal__layer_profile {
 
 typedef struct zonal__profile_options {
     zonal__network_spec network;
-    zonal_device device;
-    int64_t n; /* pictures that go through at a time */
+    const zonal__device *device; /* NULL: the CPU */
+    int64_t n;                   /* pictures that go through at a time */
     int side;
     int threads; /* host; 0: all there are */
 } zonal__profile_options;

@@ -145,7 +145,7 @@ static zonal_status print_json(const settings *s, const result *r) {
         zonal__json_key_text(&json, "estimator", estimator_name(r));
     if (r->loss.discrepancy == ZONAL_DISCREPANCY_KL)
         zonal__json_key_text(&json, "kl_norm", zonal__kl_norm_words[r->loss.kl_norm]);
-    zonal__json_key_text(&json, "device", zonal__device_words[r->loss.device]);
+    zonal__json_key_text(&json, "device", r->loss.device);
     zonal__json_key_text(&json, "precision", zonal__precision_words[r->loss.precision]);
     zonal__json_key_text(&json, "backend", r->info.backend);
     zonal__json_key_text(&json, "implementation",
@@ -222,7 +222,7 @@ static zonal_status write_gradient(zonal__file *file, const zonal__cli_rows *row
 
 /* The gradient's file is begun before the work, so that a name that does not serve is known at
  * once. */
-static zonal_status execute_with_gradient(zonal_plan *plan, zonal_device device,
+static zonal_status execute_with_gradient(zonal_plan *plan, const zonal__device *device,
                                           const zonal__cli_rows *rows, const char *path,
                                           double *value) {
     size_t size = rows->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
@@ -242,15 +242,17 @@ static zonal_status execute_with_gradient(zonal_plan *plan, zonal_device device,
 }
 
 static zonal_status run_plan(const settings *s, const zonal__cli_rows *rows, result *r) {
+    const zonal__device *device;
     zonal_plan *plan;
     zonal_status status;
+    ZONAL_TRY(zonal__device_open(r->loss.device, &device));
     ZONAL_TRY(zonal_plan_create(&r->loss, rows->n, rows->d, &plan));
     r->info = (zonal_plan_info)ZONAL_PLAN_INFO_INIT;
     status = zonal_plan_info_get(plan, &r->info);
     zonal_plan_set_step(plan, (uint32_t)s->step);
     if (status == ZONAL_OK)
-        status = s->grad ? execute_with_gradient(plan, r->loss.device, rows, s->grad, &r->value)
-                         : zonal__cli_execute(plan, r->loss.device, rows, &r->value, NULL);
+        status = s->grad ? execute_with_gradient(plan, device, rows, s->grad, &r->value)
+                         : zonal__cli_execute(plan, device, rows, &r->value, NULL);
     zonal_plan_destroy(plan);
     return status;
 }
@@ -305,11 +307,13 @@ static void keep_remark(void *context, const char *line) {
 static zonal_status run(const settings *s, const zonal__options *options, const char *path) {
     result r = {.loss = ZONAL_LOSS_OPTIONS_INIT};
     remark kept = {""};
+    const zonal__device *device;
     zonal_status status;
     ZONAL_TRY(zonal_loss_defaults(s->method, &r.loss));
     ZONAL_TRY(zonal__loss_apply(options, offsetof(settings, loss), &r.loss));
     r.loss.precision = (zonal_precision)s->precision;
-    if (r.loss.device == ZONAL_DEVICE_CUDA &&
+    ZONAL_TRY(zonal__device_open(r.loss.device, &device));
+    if (!(device->backend->precisions & 1u << r.loss.precision) &&
         zonal__options_source(options, "precision") <= ZONAL__SOURCE_DEFAULT)
         r.loss.precision = ZONAL_PRECISION_FP32; /* the most it has */
     zonal_set_log(keep_remark, &kept);

@@ -40,6 +40,7 @@ static const zonal__cli_part commands[] = {
     {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics, NULL},
     {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report, NULL},
     {"reproduce", "the paper's figures", zonal__cli_reproduce, NULL},
+    {"devices", "what can compute here: the processor and its GPUs", zonal__cli_devices, NULL},
     {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench,
      zonal__bench_parts},
     {0}};

@@ -92,19 +92,6 @@ static void metrics_fini(metrics *m) {
     zonal__free(m->cell);
 }
 
-/* Room for one more element; "array" is the address of a pointer to elements of "size" bytes. */
-static zonal_status grow(void *array, size_t size, int64_t count, int64_t *room) {
-    void **pointer = array, *larger;
-    int64_t wanted = *room ? 2 * *room : 256;
-    if (count < *room) return ZONAL_OK;
-    ZONAL_TRY(zonal__alloc(wanted, size, "the metrics", &larger));
-    if (count > 0) memcpy(larger, *pointer, (size_t)count * size);
-    zonal__free(*pointer);
-    *pointer = larger;
-    *room = wanted;
-    return ZONAL_OK;
-}
-
 static zonal_status read_field(zonal__json_reader *reader, line *l) {
     const char *key;
     char first;
@@ -149,13 +136,13 @@ static int find_column(metrics *m, const line *l, const char *field) {
 
 static zonal_status add_line(metrics *m, const line *l) {
     if (m->rows == 0 || m->step[m->rows - 1] != l->step) {
-        ZONAL_TRY(grow(&m->step, sizeof *m->step, m->rows, &m->row_room));
+        ZONAL_TRY(ZONAL_GROW(&m->step, m->rows, &m->row_room, "the metrics"));
         m->step[m->rows++] = l->step;
     }
     for (int i = 0; i < l->count; i++) {
         int column = find_column(m, l, l->field[i].name);
         if (column < 0 || isnan(l->field[i].value)) continue;
-        ZONAL_TRY(grow(&m->cell, sizeof *m->cell, m->cells, &m->cell_room));
+        ZONAL_TRY(ZONAL_GROW(&m->cell, m->cells, &m->cell_room, "the metrics"));
         m->cell[m->cells++] = (cell){m->rows - 1, column, l->field[i].value};
     }
     return ZONAL_OK;

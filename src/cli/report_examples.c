@@ -174,6 +174,7 @@ static zonal_status draw_thumbs(search *s) {
         .groups = 1,
         .group = {{.views = 2, .width = f->width, .height = f->height, .laws = f->laws}},
         .channels = s->subject.model->spec.channels,
+        .largest_side = f->largest_side,
         .seed = f->seed,
         .in_order = 1};
     zonal__loader *loader;
@@ -320,7 +321,7 @@ static zonal_status settle_embedding(zonal_status status, zonal__report_embeddin
 }
 
 static zonal_status ask_network(search *s, zonal__report *report, int run, int64_t most) {
-    const zonal__subject_settings settings = {.checkpoint = "last"};
+    const zonal__subject_settings settings = {.checkpoint = "last", .device = "auto"};
     zonal_status status = zonal__subject_open(report->runs[run].folder, &settings, &s->subject);
     s->is_open = status == ZONAL_OK;
     if (status == ZONAL_OK)

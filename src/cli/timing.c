@@ -54,13 +54,14 @@ static zonal_status enqueue_repeated(void *context, void *stream) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__time_work(zonal_device device,
+zonal_status zonal__time_work(const zonal__device *device,
                               zonal_status (*enqueue)(void *context, void *stream), void *context,
                               double *ms) {
     double best = INFINITY, microseconds;
-    if (device == ZONAL_DEVICE_CUDA) {
+    if (!zonal__device_is_host(device)) {
         repeated work = {enqueue, context};
-        ZONAL_TRY(zonal__device_time(enqueue_repeated, &work, 1, 2, DEVICE_RUNS, &microseconds));
+        ZONAL_TRY(
+            zonal__device_time(device, enqueue_repeated, &work, 1, 2, DEVICE_RUNS, &microseconds));
         *ms = microseconds / REPEATS / 1e3;
         return ZONAL_OK;
     }

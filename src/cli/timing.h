@@ -2,8 +2,8 @@
 #ifndef ZONAL_CLI_TIMING_H
 #define ZONAL_CLI_TIMING_H
 
+#include "backend/device.h"
 #include "core/error.h"
-#include "zonal/loss.h"
 
 typedef struct zonal__timing {
     double ms, least_ms; /* median and least of the runs */
@@ -18,10 +18,10 @@ double zonal__now(void);
 zonal_status zonal__time_host(zonal_status (*work)(void *context, int run), void *context,
                               zonal__timing *timing);
 
-/* Milliseconds of short work, wherever it runs: on CUDA of what "enqueue" puts on the stream, ten
+/* Milliseconds of short work, wherever it runs: on a GPU of what "enqueue" puts on the stream, ten
  * times over in one graph, so that the launch does not count: the median of the replays; on the
  * host, with stream NULL, the least of five calls. */
-zonal_status zonal__time_work(zonal_device device,
+zonal_status zonal__time_work(const zonal__device *device,
                               zonal_status (*enqueue)(void *context, void *stream), void *context,
                               double *ms);
 

@@ -187,11 +187,11 @@ static int64_t count_parameters(const zonal__graph *graph) {
     return count;
 }
 
-static zonal_status free_bytes(zonal_device device, double *out) {
+static zonal_status free_bytes(const zonal__device *device, double *out) {
     size_t available, all;
     *out = NAN;
-    if (device != ZONAL_DEVICE_CUDA) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_memory(&available, &all));
+    if (zonal__device_is_host(device)) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_memory(device, &available, &all));
     *out = (double)available;
     return ZONAL_OK;
 }

@@ -18,7 +18,7 @@ typedef struct zonal__train_bench_options {
     double width;
     int64_t batch; /* pictures */
     zonal_dtype dtype;
-    zonal_device device;
+    const zonal__device *device;
     int threads;        /* host; 0: all there are */
     const char *method; /* the loss */
     int with_views;     /* 0: the step alone, on views that are there; 1: it makes its views */

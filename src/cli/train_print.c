@@ -136,9 +136,12 @@ static void say_data(zonal__train_print *print, const zonal__training *t) {
 
 static void say_run(zonal__train_print *print, const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
-    char device[128] = "the processor";
-    if (t->trainer.device == ZONAL_DEVICE_CUDA && zonal__device_name(device) != ZONAL_OK)
-        snprintf(device, sizeof device, "CUDA");
+    zonal_device_info info;
+    const char *device = "the processor";
+    if (!zonal__device_is_host(t->device))
+        device = zonal__device_describe(t->device, &info) == ZONAL_OK && info.model[0]
+                     ? info.model
+                     : t->device->name;
     zonal__train_say(print,
                      "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
                      "%s",

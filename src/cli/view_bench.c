@@ -1,6 +1,5 @@
 #include "cli/view_bench.h"
 
-#include "backend/device.h"
 #include "cli/timing.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -22,12 +21,13 @@ typedef struct batch {
 static zonal__view_bench_options with_defaults(const zonal__view_bench_options *options) {
     zonal__view_bench_options o = *options;
     int texture = o.kind == ZONAL__VIEW_TEXTURE;
+    o.device = zonal__device_or_cpu(o.device);
     if (!o.count) o.count = 512;
     if (!o.side) o.side = 224;
     if (!o.picture_width) o.picture_width = texture ? 256 : 500;
     if (!o.picture_height) o.picture_height = texture ? 256 : 375;
     if (!o.pictures) o.pictures = 64;
-    if (!o.dtype) o.dtype = o.cuda ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32;
+    if (!o.dtype) o.dtype = zonal__device_is_host(o.device) ? ZONAL_DTYPE_FP32 : ZONAL_DTYPE_BF16;
     return o;
 }
 
@@ -112,32 +112,35 @@ static zonal_status host_time(batch *b, double *milliseconds) {
     return ZONAL_OK;
 }
 
-/* ---- CUDA ------------------------------------------------------------------------------------ */
+/* ---- a GPU ----------------------------------------------------------------------------------- */
 
 static void device_release(batch *b) {
-    zonal__device_free(b->base);
-    zonal__device_free(b->pictures);
-    zonal__device_free(b->view);
-    zonal__device_free(b->out);
+    zonal__device_free(b->options.device, b->base);
+    zonal__device_free(b->options.device, b->pictures);
+    zonal__device_free(b->options.device, b->view);
+    zonal__device_free(b->options.device, b->out);
 }
 
-static zonal_status copy(const void *host, size_t bytes, const char *what, void **device) {
-    ZONAL_TRY(zonal__device_alloc(bytes, what, device));
-    return zonal__device_write(*device, host, bytes);
+static zonal_status copy(const zonal__device *device, const void *host, size_t bytes,
+                         const char *what, void **out) {
+    ZONAL_TRY(zonal__device_alloc(device, bytes, what, out));
+    return zonal__device_write(device, *out, host, bytes);
 }
 
 /* The same batch in the device's memory. */
 static zonal_status device_batch(const batch *host, batch *b) {
     const zonal__view_bench_options *o = &host->options;
     void *base = NULL, *pictures = NULL, *view = NULL, *out = NULL;
-    zonal_status status =
-        copy(host->base, (size_t)(o->pictures * picture_bytes(o)), "the pictures", &base);
+    zonal_status status = copy(o->device, host->base, (size_t)(o->pictures * picture_bytes(o)),
+                               "the pictures", &base);
     if (status == ZONAL_OK)
-        status = copy(host->pictures, (size_t)o->pictures * sizeof *host->pictures, "the pictures",
-                      &pictures);
+        status = copy(o->device, host->pictures, (size_t)o->pictures * sizeof *host->pictures,
+                      "the pictures", &pictures);
     if (status == ZONAL_OK)
-        status = copy(host->view, (size_t)o->count * sizeof *host->view, "the views", &view);
-    if (status == ZONAL_OK) status = zonal__device_alloc(out_bytes(o), "the views", &out);
+        status =
+            copy(o->device, host->view, (size_t)o->count * sizeof *host->view, "the views", &view);
+    if (status == ZONAL_OK)
+        status = zonal__device_alloc(o->device, out_bytes(o), "the views", &out);
     *b = *host;
     b->base = base, b->pictures = pictures, b->view = view, b->out = out;
     if (status != ZONAL_OK) device_release(b);
@@ -146,7 +149,7 @@ static zonal_status device_batch(const batch *host, batch *b) {
 
 static zonal_status device_time(batch *b, double *milliseconds) {
     double microseconds = 0;
-    ZONAL_TRY(zonal__device_time(run, b, 1, 3, RUNS, &microseconds));
+    ZONAL_TRY(zonal__device_time(b->options.device, run, b, 1, 3, RUNS, &microseconds));
     *milliseconds = microseconds / 1000;
     return ZONAL_OK;
 }
@@ -156,7 +159,7 @@ static zonal_status device_time(batch *b, double *milliseconds) {
 static zonal_status time_batch(batch *host, const zonal__views_spec *spec, double *milliseconds) {
     batch device, *b = host;
     zonal_status status;
-    if (host->options.cuda) {
+    if (!zonal__device_is_host(host->options.device)) {
         ZONAL_TRY(device_batch(host, &device));
         b = &device;
     }
@@ -182,10 +185,10 @@ zonal_status zonal__view_bench(const zonal__view_bench_options *options, double 
                               .blur_taps = zonal__view_blur_taps(o->side),
                               .dtype = o->dtype,
                               .threads = o->threads,
+                              .device = o->device,
                               .most_shrink = (float)longer / (float)o->side};
     *milliseconds = 0;
-    host.table = o->cuda ? zonal__views_cuda() : zonal__views_cpu();
-    if (!host.table) return zonal_last_error()->status;
+    ZONAL_TRY(zonal__device_views(o->device, &host.table));
     ZONAL_TRY(zonal__views_check_spec(&spec));
     ZONAL_TRY(host_batch(&host));
     zonal_status status = time_batch(&host, &spec, milliseconds);

@@ -6,7 +6,7 @@
 #ifndef ZONAL_CLI_VIEW_BENCH_H
 #define ZONAL_CLI_VIEW_BENCH_H
 
-#include "backend/views.h"
+#include "backend/training/tables.h"
 
 /* Zero asks for the number in brackets. */
 typedef struct zonal__view_bench_options {
@@ -15,9 +15,9 @@ typedef struct zonal__view_bench_options {
     int side;                          /* of a view [224] */
     int picture_width, picture_height; /* [photographs 500 x 375, textures 256 x 256] */
     int64_t pictures;                  /* different ones [64] */
-    int cuda;                          /* on the CUDA device, from and to its memory */
+    const zonal__device *device;       /* from and to its memory [the CPU] */
     int threads;                       /* host [all there are] */
-    zonal_dtype dtype;                 /* [fp32 on the host, bf16 on CUDA] */
+    zonal_dtype dtype;                 /* [fp32 on the host, bf16 on a GPU] */
     uint64_t seed;
 } zonal__view_bench_options;
 

@@ -12,11 +12,10 @@
 
 #include <string.h>
 
-#include "backend/device.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "data/order.h"
-#include "data/pack.h"
-#include "data/pool.h"
+#include "data/resident.h"
 
 /* One of the two sets. */
 typedef struct turn {
@@ -30,6 +29,7 @@ typedef struct turn {
 
 struct zonal__feed {
     zonal__feed_options options;
+    const zonal__device *device;
     const zonal__views_table *table;
     zonal__views *engine[ZONAL__LOADER_GROUPS];
     void *out[ZONAL__LOADER_GROUPS]; /* device */
@@ -40,10 +40,9 @@ struct zonal__feed {
     int longest; /* side of a picture */
 
     int resident;
+    zonal__resident images;   /* which there are, on the host */
     uint8_t *pixels;          /* device: all of them */
     zonal__picture *pictures; /* device: [count] */
-    zonal__picture *shapes;   /* host: the same */
-    int64_t *numbers;         /* host: [count]: what stands for each, itself unless it is corrupt */
     zonal__steps steps;
     int64_t *samples;
     int32_t *labels;
@@ -53,94 +52,25 @@ struct zonal__feed {
 
 /* ---- resident pictures ----------------------------------------------------------------------- */
 
-/* Bytes of all pictures, or 0 where that cannot be known without reading them. */
-static size_t resident_bytes(const zonal__source *source) {
-    if (strcmp(source->table->kind, "pack") == 0) return zonal__pack_bytes(source);
-    return (size_t)source->count * (size_t)source->width * (size_t)source->height *
-           (size_t)source->channels;
-}
-
-typedef struct upload {
-    zonal__feed *feed;
-    size_t each; /* bytes of a picture */
-} upload;
-
-static zonal_status read_one(void *context, int worker, int64_t i, zonal__image *image) {
-    const upload *u = context;
-    int64_t *number = &u->feed->numbers[i];
-    (void)worker;
-    *number = i;
-    return zonal__source_read_sound(u->feed->options.loader.source, number, image);
-}
-
-static zonal_status send_one(void *context, int64_t i, zonal_status made,
-                             const zonal__image *image) {
-    upload *u = context;
-    zonal__feed *f = u->feed;
-    const zonal__feed_options *o = &f->options;
-    size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
-    ZONAL_TRY(made);
-    if (bytes > u->each)
-        return ZONAL_FAIL(ZONAL_SHAPE, "picture %lld of %s is larger than the others", (long long)i,
-                          o->loader.source->path);
-    f->shapes[i] = (zonal__picture){.offset = (int64_t)(u->each * (size_t)i),
-                                    .width = image->width,
-                                    .height = image->height,
-                                    .channels = image->channels};
-    ZONAL_TRY(zonal__device_write(f->pixels + u->each * (size_t)i, image->pixels, bytes));
-    if (o->progress && o->progress(o->progress_context, i + 1))
-        return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while pictures were sent to the device");
-    return ZONAL_OK;
-}
-
-/* Piece by piece: the file is not in memory. */
-static zonal_status upload_file(zonal__feed *f) {
-    enum { PIECE = 1 << 24 };
-    const zonal__source *source = f->options.loader.source;
-    size_t bytes = zonal__pack_bytes(source);
-    uint8_t *piece;
-    zonal_status status = ZONAL_NEW(&piece, PIECE, "a piece of a pack");
-    for (size_t at = 0; status == ZONAL_OK && at < bytes; at += PIECE) {
-        size_t size = bytes - at < PIECE ? bytes - at : PIECE;
-        status = zonal__pack_copy(source, at, size, piece);
-        if (status == ZONAL_OK) status = zonal__device_write(f->pixels + at, piece, size);
-    }
-    zonal__free(piece);
-    return status;
-}
-
-static zonal_status upload_pack(zonal__feed *f) {
-    const zonal__source *source = f->options.loader.source;
-    ZONAL_TRY(zonal__pack_verify(f->options.loader.source));
-    for (int64_t i = 0; i < source->count; i++) {
-        f->shapes[i] = zonal__pack_picture(source, i);
-        int side =
-            f->shapes[i].width > f->shapes[i].height ? f->shapes[i].width : f->shapes[i].height;
-        if (side > f->longest) f->longest = side;
-    }
-    return upload_file(f);
+static zonal_status write_pixels(void *context, size_t offset, const void *bytes, size_t n) {
+    const zonal__feed *f = context;
+    return zonal__device_write(f->device, f->pixels + offset, bytes, n);
 }
 
 static zonal_status upload_all(zonal__feed *f) {
-    const zonal__source *source = f->options.loader.source;
-    size_t bytes = resident_bytes(source);
+    const zonal__feed_options *o = &f->options;
+    const zonal__resident_sink sink = {.write = write_pixels,
+                                       .context = f,
+                                       .progress = o->progress,
+                                       .progress_context = o->progress_context};
+    size_t shapes = (size_t)o->loader.source->count * sizeof *f->pictures;
     void *memory;
-    ZONAL_TRY(ZONAL_NEW(&f->shapes, source->count, "the pictures' shapes"));
-    ZONAL_TRY(zonal__device_alloc(bytes, "the pictures", &memory));
+    ZONAL_TRY(zonal__device_alloc(f->device, f->images.bytes, "the pictures", &memory));
     f->pixels = memory;
-    if (strcmp(source->table->kind, "pack") == 0) {
-        ZONAL_TRY(upload_pack(f));
-    } else {
-        upload u = {.feed = f, .each = bytes / (size_t)source->count};
-        const zonal__pool_task task = {.context = &u, .make = read_one, .use = send_one};
-        f->longest = source->width > source->height ? source->width : source->height;
-        ZONAL_TRY(ZONAL_NEW(&f->numbers, source->count, "the pictures' numbers"));
-        ZONAL_TRY(zonal__pool_run(&task, source->count, f->options.loader.workers));
-    }
-    size_t shapes = (size_t)source->count * sizeof *f->shapes;
-    ZONAL_TRY(zonal__device_alloc(shapes, "the pictures' shapes", &memory));
+    ZONAL_TRY(zonal__resident_load(&f->images, o->loader.workers, &sink));
+    ZONAL_TRY(zonal__device_alloc(f->device, shapes, "the pictures' shapes", &memory));
     f->pictures = memory;
-    return zonal__device_write(f->pictures, f->shapes, shapes);
+    return zonal__device_write(f->device, f->pictures, f->images.pictures, shapes);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -151,8 +81,8 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     b->step = f->next;
     b->count = zonal__steps_samples(&f->steps, f->next, &b->epoch, f->samples);
     for (int64_t i = 0; i < b->count; i++) {
-        if (f->numbers) f->samples[i] = f->numbers[f->samples[i]];
-        const zonal__picture *picture = &f->shapes[f->samples[i]];
+        f->samples[i] = f->images.numbers[f->samples[i]];
+        const zonal__picture *picture = &f->images.pictures[f->samples[i]];
         if (f->labels) f->labels[i] = o->source->labels[f->samples[i]];
         for (int g = 0; g < o->groups; g++)
             zonal__view_group_draw(&o->group[g], o->seed, b->epoch, f->samples[i], picture->width,
@@ -161,7 +91,7 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     }
     for (int g = 0; g < o->groups; g++)
         ZONAL_TRY(
-            zonal__device_write_on(f->copies, t->views[g], t->drawn[g],
+            zonal__device_write_on(f->device, f->copies, t->views[g], t->drawn[g],
                                    (size_t)(o->group[g].views * b->count) * sizeof(zonal__view)));
     return ZONAL_OK;
 }
@@ -175,12 +105,12 @@ static zonal_status copy_step(zonal__feed *f, turn *t) {
     f->batch.count = raw->count;
     f->batch.samples = raw->samples;
     f->batch.labels = raw->labels;
-    ZONAL_TRY(zonal__device_write_on(f->copies, t->pixels, raw->pixels, raw->bytes));
-    ZONAL_TRY(zonal__device_write_on(f->copies, t->pictures, raw->pictures,
+    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pixels, raw->pixels, raw->bytes));
+    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pictures, raw->pictures,
                                      (size_t)raw->count * sizeof *raw->pictures));
     for (int g = 0; g < o->groups; g++)
         ZONAL_TRY(
-            zonal__device_write_on(f->copies, t->views[g], raw->parameters[g],
+            zonal__device_write_on(f->device, f->copies, t->views[g], raw->parameters[g],
                                    (size_t)(o->group[g].views * raw->count) * sizeof(zonal__view)));
     return ZONAL_OK;
 }
@@ -195,14 +125,14 @@ zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batc
     *batch = NULL;
     *number = (int)(t - f->turns);
     /* The loader takes the last batch's memory back; this set's pinned memory is written anew. */
-    if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(before->copied));
+    if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(f->device, before->copied));
     if (t->in_use) {
-        ZONAL_TRY(zonal__device_event_wait(t->copied));
-        ZONAL_TRY(zonal__device_event_hold(t->used, f->copies));
+        ZONAL_TRY(zonal__device_event_wait(f->device, t->copied));
+        ZONAL_TRY(zonal__device_event_hold(f->device, t->used, f->copies));
     }
     ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
-    ZONAL_TRY(zonal__device_event_record(t->copied, f->copies));
-    ZONAL_TRY(zonal__device_event_hold(t->copied, stream));
+    ZONAL_TRY(zonal__device_event_record(f->device, t->copied, f->copies));
+    ZONAL_TRY(zonal__device_event_hold(f->device, t->copied, stream));
     *batch = &f->batch;
     return ZONAL_OK;
 }
@@ -211,7 +141,7 @@ zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
     const zonal__loader_options *o = &f->options.loader;
     const turn *t = turn_of(f, f->next);
     for (int g = 0; g < o->groups; g++) {
-        f->table->set_stream(f->engine[g], stream);
+        if (f->table->set_stream) f->table->set_stream(f->engine[g], stream);
         ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
                                 f->resident ? f->pictures : t->pictures, t->views[g],
                                 o->group[g].views * f->batch.count, f->out[g]));
@@ -221,7 +151,7 @@ zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
 
 zonal_status zonal__feed_release(zonal__feed *f, void *stream) {
     turn *t = turn_of(f, f->next);
-    ZONAL_TRY(zonal__device_event_record(t->used, stream));
+    ZONAL_TRY(zonal__device_event_record(f->device, t->used, stream));
     t->in_use = 1;
     f->next++;
     return ZONAL_OK;
@@ -239,7 +169,7 @@ zonal_status zonal__feed_seek(zonal__feed *f, int64_t step) {
     zonal__loader *moved = NULL;
     loader.first_step = step;
     ZONAL_TRY(zonal__loader_check(&loader));
-    ZONAL_TRY(zonal__device_synchronise()); /* copies from the loader's memory */
+    ZONAL_TRY(zonal__device_synchronise(f->device)); /* copies from the loader's memory */
     if (!f->resident) ZONAL_TRY(zonal__loader_create(&loader, &moved));
     zonal__loader_destroy(f->loader);
     f->loader = moved;
@@ -250,32 +180,28 @@ zonal_status zonal__feed_seek(zonal__feed *f, int64_t step) {
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static zonal_status take_device(size_t bytes, const char *what, void *out) {
+static zonal_status take_device(zonal__feed *f, size_t bytes, const char *what, void *out) {
     void *memory;
-    zonal_status status = zonal__device_alloc(bytes, what, &memory);
+    zonal_status status = zonal__device_alloc(f->device, bytes, what, &memory);
     memcpy(out, &memory, sizeof memory);
     return status;
 }
 
-static zonal_status take_pinned(size_t bytes, void **memory) {
-    return zonal__device_pinned_alloc(bytes, memory);
-}
-
 static zonal_status make_turn(zonal__feed *f, turn *t) {
     const zonal__loader_options *o = &f->options.loader;
-    ZONAL_TRY(zonal__device_event_create(&t->copied));
-    ZONAL_TRY(zonal__device_event_create(&t->used));
+    ZONAL_TRY(zonal__device_event_create(f->device, &t->copied));
+    ZONAL_TRY(zonal__device_event_create(f->device, &t->used));
     for (int g = 0; g < o->groups; g++) {
         size_t bytes = (size_t)(o->group[g].views * o->batch) * sizeof(zonal__view);
         void *memory;
-        ZONAL_TRY(take_device(bytes, "the parameters of views", &t->views[g]));
+        ZONAL_TRY(take_device(f, bytes, "the parameters of views", &t->views[g]));
         if (!f->resident) continue;
-        ZONAL_TRY(zonal__device_pinned_alloc(bytes, &memory));
+        ZONAL_TRY(zonal__device_pinned_alloc(f->device, bytes, &memory));
         t->drawn[g] = memory;
     }
     if (f->resident) return ZONAL_OK;
-    ZONAL_TRY(take_device(zonal__loader_most_bytes(f->loader), "pictures", &t->pixels));
-    return take_device((size_t)o->batch * sizeof(zonal__picture), "pictures", &t->pictures);
+    ZONAL_TRY(take_device(f, zonal__loader_most_bytes(f->loader), "pictures", &t->pixels));
+    return take_device(f, (size_t)o->batch * sizeof(zonal__picture), "pictures", &t->pictures);
 }
 
 static zonal_status make_engines(zonal__feed *f) {
@@ -284,10 +210,11 @@ static zonal_status make_engines(zonal__feed *f) {
         const zonal__view_group *group = &o->group[g];
         zonal__views_spec spec;
         zonal__loader_views_spec(o, g, f->longest, group->views * o->batch, &spec);
+        spec.device = f->device;
         ZONAL_TRY(f->table->create(&spec, &f->engine[g]));
         size_t elements =
             (size_t)spec.count * (size_t)spec.width * (size_t)spec.height * (size_t)spec.channels;
-        ZONAL_TRY(take_device(elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
+        ZONAL_TRY(take_device(f, elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
                               &f->out[g]));
         f->batch.views[g] = f->out[g];
     }
@@ -308,7 +235,10 @@ static zonal_status make_resident(zonal__feed *f) {
 
 static zonal_status choose_residence(zonal__feed *f) {
     const zonal__source *source = f->options.loader.source;
-    size_t bytes = resident_bytes(source), free_bytes, all;
+    size_t bytes, free_bytes, all;
+    ZONAL_TRY(zonal__resident_init(f->options.loader.source,
+                                   zonal__loader_largest_side(&f->options.loader), &f->images));
+    bytes = f->images.bytes;
     if (f->options.residence == ZONAL__RESIDENCE_RESIDENT && bytes == 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the pictures of %s have different sizes and cannot be resident; pack "
@@ -316,25 +246,23 @@ static zonal_status choose_residence(zonal__feed *f) {
                           source->path);
     f->resident = f->options.residence == ZONAL__RESIDENCE_RESIDENT;
     if (f->options.residence != ZONAL__RESIDENCE_AUTO || bytes == 0) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_memory(&free_bytes, &all));
+    ZONAL_TRY(zonal__device_memory(f->device, &free_bytes, &all));
     f->resident = bytes <= free_bytes / 2;
     return ZONAL_OK;
 }
 
 static zonal_status build(zonal__feed *f) {
     zonal__loader_options *o = &f->options.loader;
-    f->table = zonal__views_cuda();
-    if (!f->table) return zonal_last_error()->status;
-    ZONAL_TRY(zonal__device_available());
+    ZONAL_TRY(zonal__device_views(f->device, &f->table));
     ZONAL_TRY(zonal__loader_check(o));
     ZONAL_TRY(choose_residence(f));
-    ZONAL_TRY(zonal__device_stream_create(&f->copies));
+    ZONAL_TRY(zonal__device_stream_create(f->device, &f->copies));
     f->next = o->first_step;
     o->raw = 1;
-    o->take = take_pinned;
-    o->give_back = zonal__device_pinned_free;
+    o->device = f->device;
     if (f->resident) {
         ZONAL_TRY(make_resident(f));
+        f->longest = f->images.longest;
     } else {
         ZONAL_TRY(zonal__loader_create(o, &f->loader));
         f->longest = zonal__loader_longest(f->loader);
@@ -349,6 +277,7 @@ zonal_status zonal__feed_create(const zonal__feed_options *options, zonal__feed 
     *feed = NULL;
     ZONAL_TRY(ZONAL_NEW(feed, 1, "the feed"));
     (*feed)->options = *options;
+    (*feed)->device = zonal__device_or_cpu(options->device);
     status = build(*feed);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__feed_destroy(*feed);
@@ -356,35 +285,34 @@ zonal_status zonal__feed_create(const zonal__feed_options *options, zonal__feed 
     return status;
 }
 
-static void drop_turn(turn *t) {
+static void drop_turn(zonal__feed *f, turn *t) {
     if (t->in_use) { /* errors are of no further interest */
-        (void)zonal__device_event_wait(t->copied);
-        (void)zonal__device_event_wait(t->used);
+        (void)zonal__device_event_wait(f->device, t->copied);
+        (void)zonal__device_event_wait(f->device, t->used);
     }
-    zonal__device_free(t->pixels);
-    zonal__device_free(t->pictures);
+    zonal__device_free(f->device, t->pixels);
+    zonal__device_free(f->device, t->pictures);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
-        zonal__device_free(t->views[g]);
-        if (t->drawn[g]) zonal__device_pinned_free(t->drawn[g]);
+        zonal__device_free(f->device, t->views[g]);
+        if (t->drawn[g]) zonal__device_pinned_free(f->device, t->drawn[g]);
     }
-    zonal__device_event_destroy(t->copied);
-    zonal__device_event_destroy(t->used);
+    zonal__device_event_destroy(f->device, t->copied);
+    zonal__device_event_destroy(f->device, t->used);
 }
 
 void zonal__feed_destroy(zonal__feed *f) {
     if (!f) return;
-    for (int i = 0; i < ZONAL__FEED_TURNS; i++) drop_turn(&f->turns[i]);
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++) drop_turn(f, &f->turns[i]);
     zonal__loader_destroy(f->loader);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
         if (f->table) f->table->destroy(f->engine[g]);
-        zonal__device_free(f->out[g]);
+        zonal__device_free(f->device, f->out[g]);
     }
-    zonal__device_free(f->pixels);
-    zonal__device_free(f->pictures);
-    zonal__device_stream_destroy(f->copies);
+    zonal__device_free(f->device, f->pixels);
+    zonal__device_free(f->device, f->pictures);
+    zonal__device_stream_destroy(f->device, f->copies);
     zonal__steps_fini(&f->steps);
-    zonal__free(f->shapes);
-    zonal__free(f->numbers);
+    zonal__resident_fini(&f->images);
     zonal__free(f->samples);
     zonal__free(f->labels);
     zonal__free(f);

@@ -16,7 +16,8 @@
  *     streamed    those of a step, read by the loader's workers into pinned memory and copied while
  *                 the step before computes; two buffers take turns.
  *
- * A step's views are the same either way, and the same as the loader makes on the host to 1/255.
+ * A step's views are the same either way, and the same as the loader makes on the host to 1/255:
+ * images over the loader's largest side are shrunk alike in all three places.
  *
  * For a CUDA graph that makes the views, zonal__feed_next comes apart: prepare, the launch in the
  * graph, release. The launch has one of two forms, by turns, and is the same work every time for
@@ -34,7 +35,8 @@ typedef enum zonal__residence {
 } zonal__residence;
 
 typedef struct zonal__feed_options {
-    zonal__loader_options loader; /* raw, take and give_back are the feed's own */
+    const zonal__device *device;  /* NULL: the CPU */
+    zonal__loader_options loader; /* raw and device are the feed's own */
     zonal__residence residence;
     /* Called while resident pictures are read; a non-zero return stops with ZONAL_CANCELLED. */
     int (*progress)(void *context, int64_t done);

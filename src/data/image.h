@@ -56,4 +56,13 @@ void zonal__resampler_fini(zonal__resampler *resampler);
 zonal_status zonal__image_resample(zonal__resampler *resampler, const zonal__image *in, int width,
                                    int height, zonal__image *out);
 
+/* The size that an image of this size is brought down to where its longer side exceeds "limit":
+ * that side becomes the limit, the other is rounded, to at least 1. */
+void zonal__image_limited_size(int limit, int *width, int *height);
+
+/* Brings an image down to that size, by zonal__image_resample; a smaller one is left alone. "spare"
+ * is scratch memory that changes places with the image. */
+zonal_status zonal__image_limit(zonal__resampler *resampler, int limit, zonal__image *spare,
+                                zonal__image *image);
+
 #endif

@@ -5,11 +5,11 @@
  */
 #include "data/loader.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "core/thread.h"
 #include "data/order.h"
@@ -29,7 +29,7 @@ typedef struct slot {
 typedef struct worker {
     zonal__loader *loader;
     pthread_t thread;
-    zonal__image image, shrunk;
+    zonal__image image, spare;
     zonal__resampler resampler;
     zonal__views *engine[ZONAL__LOADER_GROUPS];
 } worker;
@@ -38,6 +38,7 @@ struct zonal__loader {
     zonal__loader_options options;
     const zonal__views_table *table;
     size_t element, room; /* bytes: of an element of the views; raw: of a picture at most */
+    int longest;          /* side of a picture that views are made of, at most */
 
     pthread_mutex_t lock;
     pthread_cond_t work, ready; /* a slot became free; a batch became whole */
@@ -75,30 +76,19 @@ static void open_slot(zonal__loader *l, slot *s, int64_t step) {
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-/* Reads a picture; a corrupt one is replaced by another, which the batch then names. */
+/* Reads the picture that views are made of; a corrupt one is replaced by another, which the batch
+ * then names. */
 static zonal_status read_picture(worker *w, slot *s, int64_t i) {
-    zonal__source *source = w->loader->options.source;
-    ZONAL_TRY(zonal__source_read_sound(source, &s->samples[i], &w->image));
-    if (s->labels) s->labels[i] = source->labels[s->samples[i]];
-    return ZONAL_OK;
+    const zonal__loader_options *o = &w->loader->options;
+    ZONAL_TRY(zonal__source_read_sound(o->source, &s->samples[i], &w->image));
+    if (s->labels) s->labels[i] = o->source->labels[s->samples[i]];
+    return zonal__image_limit(&w->resampler, o->largest_side, &w->spare, &w->image);
 }
 
 static void *view_at(const zonal__loader *l, const slot *s, int g, int v, int64_t i) {
     const zonal__view_group *group = &l->options.group[g];
     size_t each = (size_t)group->width * (size_t)group->height * (size_t)l->options.channels;
     return (char *)s->batch.views[g] + ((size_t)(v * s->batch.count + i)) * each * l->element;
-}
-
-/* The picture that views are made of: what was read, or smaller. */
-static zonal_status shrink(worker *w, const zonal__image **picture) {
-    int longest = w->image.width > w->image.height ? w->image.width : w->image.height;
-    double scale = (double)w->loader->options.longest / longest;
-    int width = (int)lround(w->image.width * scale), height = (int)lround(w->image.height * scale);
-    *picture = &w->image;
-    if (scale >= 1) return ZONAL_OK;
-    *picture = &w->shrunk;
-    return zonal__image_resample(&w->resampler, &w->image, width < 1 ? 1 : width,
-                                 height < 1 ? 1 : height, &w->shrunk);
 }
 
 static zonal_status make_views(worker *w, slot *s, int64_t i, const zonal__image *image) {
@@ -140,10 +130,8 @@ static zonal_status keep_raw(worker *w, slot *s, int64_t i, const zonal__image *
 }
 
 static zonal_status make_sample(worker *w, slot *s, int64_t i) {
-    const zonal__image *picture;
     ZONAL_TRY(read_picture(w, s, i));
-    ZONAL_TRY(shrink(w, &picture));
-    return w->loader->options.raw ? keep_raw(w, s, i, picture) : make_views(w, s, i, picture);
+    return w->loader->options.raw ? keep_raw(w, s, i, &w->image) : make_views(w, s, i, &w->image);
 }
 
 /* ---- the workers ----------------------------------------------------------------------------- */
@@ -245,40 +233,56 @@ zonal_status zonal__loader_check(const zonal__loader_options *o) {
     return ZONAL_OK;
 }
 
-static int longest_of(const zonal__source *source, int limit) {
-    int longest = source->width > source->height ? source->width : source->height;
-    int known = source->width > 0 && source->height > 0;
-    return known && longest < limit ? longest : limit;
+int zonal__largest_side(int view_side) {
+    return view_side > 256 ? 2 * view_side : 512;
+}
+
+int zonal__loader_largest_side(const zonal__loader_options *o) {
+    int side = 0;
+    for (int g = 0; g < o->groups; g++) {
+        if (o->group[g].width > side) side = o->group[g].width;
+        if (o->group[g].height > side) side = o->group[g].height;
+    }
+    return o->largest_side > 0 ? o->largest_side : zonal__largest_side(side);
+}
+
+/* The largest size of a picture that views are made of. */
+static void find_sizes(zonal__loader *l) {
+    const zonal__source *source = l->options.source;
+    int limit = l->options.largest_side, width = source->width, height = source->height;
+    if (width > 0 && height > 0)
+        zonal__image_limited_size(limit, &width, &height);
+    else
+        width = height = limit;
+    l->longest = width > height ? width : height;
+    l->room = ((size_t)width * (size_t)height * (source->channels == 1 ? 1 : 3) + 15) / 16 * 16;
 }
 
 static void set_defaults(zonal__loader *l) {
     zonal__loader_options *o = &l->options;
-    const zonal__source *source = o->source;
     o->workers = zonal__pool_workers(o->workers);
     if (o->ahead <= 0) o->ahead = 3;
-    if (o->longest <= 0) o->longest = longest_of(source, o->raw ? 512 : 4096);
+    o->largest_side = zonal__loader_largest_side(o);
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
-    l->table = zonal__views_cpu();
+    l->table = zonal__training_cpu()->views;
     l->filling = l->next = o->first_step;
-    int64_t area = (int64_t)source->width * source->height;
-    if (area == 0 || source->width > o->longest || source->height > o->longest)
-        area = (int64_t)o->longest * o->longest;
-    l->room = ((size_t)area * (source->channels == 1 ? 1 : 3) + 15) / 16 * 16;
+    find_sizes(l);
 }
 
 /* Memory that a device may read from: where the options say, or ordinary. */
 static zonal_status take_raw(const zonal__loader *l, size_t bytes, const char *what, void *out) {
     void *memory;
-    zonal_status status = l->options.take ? l->options.take(bytes, &memory)
-                                          : zonal__alloc((int64_t)bytes, 1, what, &memory);
+    zonal_status status = l->options.device
+                              ? zonal__device_pinned_alloc(l->options.device, bytes, &memory)
+                              : zonal__alloc((int64_t)bytes, 1, what, &memory);
     if (status != ZONAL_OK) memory = NULL;
     memcpy(out, &memory, sizeof memory);
     return status;
 }
 
 static void give_back_raw(const zonal__loader *l, void *memory) {
-    if (memory && l->options.give_back)
-        l->options.give_back(memory);
+    if (l->options.device)
+        zonal__device_pinned_free(l->options.device, memory);
     else
         zonal__free(memory);
 }
@@ -349,7 +353,7 @@ static zonal_status make_worker(zonal__loader *l, worker *w) {
     w->loader = l;
     for (int g = 0; g < o->groups && !o->raw; g++) {
         zonal__views_spec spec;
-        zonal__loader_views_spec(o, g, o->longest, 1, &spec);
+        zonal__loader_views_spec(o, g, l->longest, 1, &spec);
         spec.threads = 1;
         ZONAL_TRY(l->table->create(&spec, &w->engine[g]));
     }
@@ -402,7 +406,7 @@ void zonal__loader_destroy(zonal__loader *l) {
     for (int i = 0; l->workers && i < l->options.workers; i++) {
         worker *w = &l->workers[i];
         zonal__image_fini(&w->image);
-        zonal__image_fini(&w->shrunk);
+        zonal__image_fini(&w->spare);
         zonal__resampler_fini(&w->resampler);
         for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) l->table->destroy(w->engine[g]);
     }
@@ -423,7 +427,7 @@ int64_t zonal__loader_steps_per_epoch(const zonal__loader *l) {
 }
 
 int zonal__loader_longest(const zonal__loader *l) {
-    return l->options.longest;
+    return l->longest;
 }
 
 size_t zonal__loader_most_bytes(const zonal__loader *l) {

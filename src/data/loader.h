@@ -24,7 +24,7 @@
 #ifndef ZONAL_DATA_LOADER_H
 #define ZONAL_DATA_LOADER_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 #include "data/source.h"
 #include "data/view_law.h"
 
@@ -44,6 +44,11 @@ void zonal__view_group_draw(const zonal__view_group *group, uint64_t seed, int64
                             int64_t sample, int picture_width, int picture_height, int32_t picture,
                             int64_t stride, zonal__view *view);
 
+/* The limit for the sides of images unless one is given, for views of that side: 512, or twice the
+ * side where that is more. 512 is about what photographs for learning have, and bounds what a
+ * streamed batch takes. */
+int zonal__largest_side(int view_side);
+
 typedef struct zonal__loader_options {
     zonal__source *source; /* not owned */
     int64_t batch;
@@ -56,12 +61,13 @@ typedef struct zonal__loader_options {
     int64_t first_step;
     int in_order; /* 1: no shuffling, the last batch of an epoch may be smaller */
     int raw;
-    int longest; /* sides of pictures; what is larger is shrunk first; 0: 4096, raw 512 */
+    /* Images with a longer side are shrunk to it when they are read, wherever their views are then
+     * made; 0: zonal__largest_side of the largest view. */
+    int largest_side;
     int workers; /* 0: as many as there are processors */
     int ahead;   /* batches in flight; 0: 3 */
-    /* raw: where pictures and parameters go, so that they can be pinned; NULL: ordinary memory. */
-    zonal_status (*take)(size_t bytes, void **memory);
-    void (*give_back)(void *memory);
+    /* raw: pictures and parameters go to memory that this device copies from; NULL: ordinary. */
+    const zonal__device *device;
 } zonal__loader_options;
 
 typedef struct zonal__batch {
@@ -91,6 +97,9 @@ zonal_status zonal__loader_create(const zonal__loader_options *options, zonal__l
 void zonal__loader_destroy(zonal__loader *loader);
 
 int64_t zonal__loader_steps_per_epoch(const zonal__loader *loader);
+
+/* options->largest_side, or what 0 stands for. */
+int zonal__loader_largest_side(const zonal__loader_options *options);
 
 /* The longest side of the pictures that views are made of: for zonal__views_spec.most_shrink. */
 int zonal__loader_longest(const zonal__loader *loader);

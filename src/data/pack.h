@@ -45,7 +45,7 @@
 #ifndef ZONAL_DATA_PACK_H
 #define ZONAL_DATA_PACK_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 #include "data/source.h"
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
  * The law of views: from which ranges and with which probabilities their parameters are drawn, and
- * the draw itself. What is then made of the parameters is backend/views.h.
+ * the draw itself. What is then made of the parameters is backend/training/views.h.
  *
  *     zonal__view_law law;
  *     zonal__view_law_byol(0, &law);                      the first of BYOL's two pipelines
@@ -20,7 +20,7 @@
 #ifndef ZONAL_DATA_VIEW_LAW_H
 #define ZONAL_DATA_VIEW_LAW_H
 
-#include "backend/views.h"
+#include "backend/training/views.h"
 
 typedef struct zonal__range {
     double low, high; /* uniform between them, unless said otherwise */

@@ -34,17 +34,19 @@ static zonal_status make_loader(extraction *e) {
                                                       .height = o->height,
                                                       .laws = o->laws}},
                                            .channels = e->model->spec.channels,
+                                           .largest_side = o->largest_side,
                                            .dtype = e->model->spec.dtype,
                                            .seed = o->seed,
                                            .in_order = o->epochs == 0,
                                            .workers = o->threads},
                                 /* Once through, no picture is needed twice. */
+                                .device = e->model->device,
                                 .residence =
                                     o->epochs ? ZONAL__RESIDENCE_AUTO : ZONAL__RESIDENCE_STREAMED};
     memcpy(feed.loader.mean, o->mean, sizeof o->mean);
     memcpy(feed.loader.deviation, o->deviation, sizeof o->deviation);
-    return e->model->table->memory->is_host ? zonal__loader_create(&feed.loader, &e->loader)
-                                            : zonal__feed_create(&feed, &e->feed);
+    return zonal__device_is_host(e->model->device) ? zonal__loader_create(&feed.loader, &e->loader)
+                                                   : zonal__feed_create(&feed, &e->feed);
 }
 
 static int64_t largest_dim(const zonal__graph *graph) {
@@ -79,11 +81,10 @@ static void drop(extraction *e) {
 /* ---- one batch ------------------------------------------------------------------------------- */
 
 static zonal_status read_rows(extraction *e, const void *from, int64_t count, float *to) {
-    const zonal__memory *memory = e->model->table->memory;
     const uint16_t *halves = e->raw;
     if (e->model->spec.dtype != ZONAL_DTYPE_BF16)
-        return memory->read(to, from, (size_t)count * sizeof *to);
-    ZONAL_TRY(memory->read(e->raw, from, (size_t)count * sizeof *halves));
+        return zonal__device_read(e->model->device, to, from, (size_t)count * sizeof *to);
+    ZONAL_TRY(zonal__device_read(e->model->device, e->raw, from, (size_t)count * sizeof *halves));
     for (int64_t i = 0; i < count; i++) to[i] = zonal__bf16_to_float(halves[i]);
     return ZONAL_OK;
 }

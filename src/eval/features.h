@@ -22,6 +22,7 @@ typedef struct zonal__features_options {
     /* [views]: a crop of the centre, or the augmentation of training. */
     const zonal__view_law *laws;
     int width, height;           /* of the views */
+    int largest_side;            /* of the images, as in zonal__loader_options */
     float mean[3], deviation[3]; /* as in zonal__loader_options */
     uint64_t seed;               /* of the views' draws and, in epochs, of the order */
     /* 0: every picture once, in the source's order. Else the source is gone through so many times

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 
 /* Queries of one call of the search: enough for all threads or a device, and about a second of
@@ -108,8 +108,9 @@ static zonal_status prepare(session *s) {
                                    .rows = s->train->count,
                                    .queries = s->test->count < QUERIES ? s->test->count : QUERIES,
                                    .k = s->k_most,
-                                   .threads = options->threads};
-    ZONAL_TRY(zonal__neighbours_of(options->device, &s->table));
+                                   .threads = options->threads,
+                                   .device = zonal__device_or_cpu(options->device)};
+    ZONAL_TRY(zonal__device_neighbours(spec.device, &s->table));
     ZONAL_TRY(s->table->create(&spec, &s->search));
     ZONAL_TRY(ZONAL_NEW(&s->cosine, QUERIES * s->k_most, "the neighbours"));
     ZONAL_TRY(ZONAL_NEW(&s->row, QUERIES * s->k_most, "the neighbours"));

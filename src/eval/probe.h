@@ -3,7 +3,7 @@
  *
  * zonal__probe_fit is multinomial logistic regression, to its optimum:
  *
- *     minimise  mean over samples of the cross-entropy (backend/softmax.h) + l2/2 |W|^2
+ *     minimise  mean over samples of the cross-entropy (backend/training/softmax.h) + l2/2 |W|^2
  *
  * W without the biases, by L-BFGS until no element of the gradient is larger than the tolerance.
  * (scikit-learn's LogisticRegression minimises 1/l2 times this, with C = 1/(n l2) for n samples.)
@@ -41,7 +41,7 @@ typedef struct zonal__probe_options {
 typedef struct zonal__probe {
     int64_t dim;
     int classes, threads;
-    double *parameters; /* [classes][dim + 1]: weights and bias (backend/softmax.h) */
+    double *parameters; /* [classes][dim + 1]: weights and bias (backend/training/softmax.h) */
     double l2;
     double held_out_accuracy; /* of that l2; NaN where there was no choice */
     double loss;              /* the objective at the end, l2 term included */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/softmax.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "eval/probe.h"
 #include "nn/schedule.h"
@@ -54,7 +54,7 @@ zonal_status zonal__probe_sgd_create(const zonal__probe_sgd_options *options,
     sgd->options = *options;
     if (options->momentum == 0) sgd->options.momentum = .9;
     sgd->schedule = schedule;
-    sgd->table = zonal__softmax_cpu();
+    sgd->table = zonal__training_cpu()->softmax;
     ZONAL_TRY_GOTO(status, failed, take_memory(sgd));
     *out = sgd;
     return ZONAL_OK;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/neighbours.h"
+#include "backend/training/tables.h"
 #include "core/memory.h"
 
 /* Cosines that are held at a time, about: 64 MiB. */
@@ -84,8 +84,9 @@ static zonal_status init(const zonal__retrieval_options *options, const float *x
                                    .rows = s->rows,
                                    .queries = s->queries,
                                    .k = k,
-                                   .threads = options->threads};
-    ZONAL_TRY(zonal__neighbours_of(options->device, &s->table));
+                                   .threads = options->threads,
+                                   .device = zonal__device_or_cpu(options->device)};
+    ZONAL_TRY(zonal__device_neighbours(spec.device, &s->table));
     ZONAL_TRY(s->table->create(&spec, &s->search));
     ZONAL_TRY(ZONAL_NEW(&s->group, s->rows * options->dim, "a group"));
     ZONAL_TRY(ZONAL_NEW(&s->right, options->views - 1, "the right ones"));

@@ -17,6 +17,7 @@
 #ifndef ZONAL_EVAL_RETRIEVAL_H
 #define ZONAL_EVAL_RETRIEVAL_H
 
+#include "backend/device.h"
 #include "eval/labelled.h"
 #include "zonal/loss.h"
 
@@ -24,8 +25,8 @@ typedef struct zonal__retrieval_options {
     int64_t views, samples, dim; /* views >= 2 */
     /* Samples of a group; those left over at the end take no part. 0: all samples are one group. */
     int64_t batch;
-    zonal_device device;
-    int threads; /* 0: all there are */
+    const zonal__device *device; /* NULL: the CPU */
+    int threads;                 /* 0: all there are */
     zonal__eval_progress progress;
 } zonal__retrieval_options;
 

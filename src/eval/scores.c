@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "core/memory.h"
 #include "core/thread.h"
 
@@ -80,7 +80,7 @@ static zonal_status gauss_to_fit(const void *context, long double c, long double
 /* One run of a backend's operation on fp32 rows. */
 static zonal_status run_once(zonal__operation kind, const zonal__problem *problem, const float *x,
                              double *value) {
-    const zonal__operation_table *operation = zonal__backend_cpu()->operations[kind];
+    const zonal__operation_table *operation = zonal__device_cpu()->backend->operations[kind];
     zonal__work *work;
     ZONAL_TRY(operation->create(problem, &work));
     zonal_status status = operation->run(work, x, 0, value, NULL, 0);

@@ -43,6 +43,7 @@ void zonal__loss_initial(zonal_discrepancy discrepancy, zonal_family family,
     *options = (zonal_loss_options){
         .size = sizeof *options,
         .discrepancy = discrepancy,
+        .device = "cpu",
         .kernel = {.family = family},
         .precision = ZONAL_PRECISION_FP32,
     };

@@ -161,11 +161,10 @@ const zonal_objective_info *zonal__objective_info(const zonal_objective *objecti
 
 static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
     const zonal_loss_options *loss = &objective->options.loss;
-    objective->device = loss->device == ZONAL_DEVICE_CUDA;
-    if (objective->device)
-        ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
-    else
-        ZONAL_TRY(zonal_plan_create(loss, objective->batch, objective->dim, &objective->plan));
+    ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
+    const zonal__device *device = zonal__plan_device(objective->plan);
+    objective->device = device->backend->operations[ZONAL__OBJECTIVE] != NULL;
+    if (!objective->device) ZONAL_TRY(zonal__plan_finish(objective->plan));
     ZONAL_TRY(weigh(&objective->options, objective->plan, objective->views, objective->global_views,
                     objective->batch, objective->dim, &objective->info));
     zonal__problem problem = *zonal__plan_problem(objective->plan);
@@ -176,8 +175,9 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     problem.gain = objective->info.gain;
     problem.threshold = objective->info.threshold;
     problem.device_step = device_step;
-    objective->table = zonal__plan_backend(objective->plan)
-                           ->operations[objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE];
+    if (!objective->device) problem.offset = 0, problem.factor = 1; /* the alignment has none */
+    ZONAL_TRY(zonal__device_operation(
+        device, objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE, &objective->table));
     return objective->table->create(&problem, &objective->work);
 }
 

@@ -11,7 +11,6 @@
 
 const char *const zonal__estimator_words[] = {"auto", "v", "u", NULL};
 const char *const zonal__kl_norm_words[] = {"auto", "paper", NULL};
-const char *const zonal__device_words[] = {"cpu", "cuda", NULL};
 const char *const zonal__precision_words[] = {"double", "fp32", "tf32", "bf16", NULL};
 const char *const zonal__dtype_words[] = {"auto", "fp32", "bf16", "fp16", "double", NULL};
 const char *const zonal__implementation_words[] = {"auto",    "ref",    "pairs",
@@ -39,6 +38,18 @@ static zonal_status set_range(void *values, const zonal__option *option, const c
                           text);
     sliced->low = range[0];
     sliced->high = range[1];
+    return ZONAL_OK;
+}
+
+/* Whether there is such a device is asked when it is opened; here the name must fit. */
+static zonal_status set_device(void *values, const zonal__option *option, const char *shown,
+                               const char *text) {
+    char *device = (char *)values + option->target;
+    if (strlen(text) >= ZONAL_DEVICE_NAME)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a device such as cpu or cuda:0, got \"%.60s\"",
+                          shown, text);
+    memset(device, 0, ZONAL_DEVICE_NAME);
+    memcpy(device, text, strlen(text));
     return ZONAL_OK;
 }
 
@@ -193,11 +204,12 @@ int zonal__loss_option(int i, zonal__option *entry) {
          .most = INFINITY,
          .help = "susreg, sigreg: of the directions"},
         {.name = "device",
-         .type = ZONAL__OPTION_WORD,
+         .type = ZONAL__OPTION_CUSTOM,
          IN_LOSS(device),
-         .words = zonal__device_words,
          .initial = "cpu",
-         .help = "where to compute"},
+         .metavar = "NAME",
+         .set = set_device,
+         .help = "where to compute: cpu, cuda, cuda:1 (zonal devices lists them)"},
         {.name = "precision",
          .type = ZONAL__OPTION_WORD,
          IN_LOSS(precision),
@@ -279,7 +291,7 @@ int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
         int used;
     } list[] = {
         {"spectrum", !sliced && family->given},
-        {"without-multiplicity", !sliced && family->weighted},
+        {"without-multiplicity", !sliced}, /* a kernel without weights refuses it */
         {"kl-norm", loss->discrepancy == ZONAL_DISCREPANCY_KL},
         {"estimator", !sliced},
         {"slices", sliced},

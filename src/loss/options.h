@@ -35,10 +35,16 @@ int zonal__objective_option(int i, zonal__option *entry);
 /* Words in the order of the enumerations of zonal/loss.h; NULL-terminated. */
 extern const char *const zonal__estimator_words[];
 extern const char *const zonal__kl_norm_words[];
-extern const char *const zonal__device_words[];
 extern const char *const zonal__precision_words[];
 extern const char *const zonal__dtype_words[];
 extern const char *const zonal__implementation_words[];
+
+/* The name of a device, a text: zonal__device_open says what is wrong with it. */
+#define ZONAL__DEVICE_OPTION(settings_type, member, default_device, text)                          \
+    {                                                                                              \
+        .name = "device", .type = ZONAL__OPTION_STRING, .target = offsetof(settings_type, member), \
+        .initial = default_device, .metavar = "NAME", .help = text                                 \
+    }
 
 /* Whether the loss has a use for an option: --t is for heat alone, --slices for sliced losses. */
 int zonal__loss_uses(const zonal_loss_options *loss, const char *name);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "core/memory.h"
 #include "core/sized.h"
 #include "core/thread.h"
@@ -17,12 +18,11 @@ struct zonal_plan {
     zonal__profile profile;      /* MMD, KSD */
     zonal__fit *log_phi;         /* KL, where the kernel's own is not used */
     zonal__sliced_tables tables; /* SUSReg, SIGReg */
-    const zonal__backend *backend;
+    const zonal__device *device; /* the reference's, where that implementation was asked for */
     zonal__operation operation;
     zonal__problem problem; /* what the operation is made for; points into this plan */
     zonal__work *work;
     uint32_t step;
-    double offset, factor; /* value = offset + factor * what the operation returns */
     zonal_plan_info info;
 };
 
@@ -53,7 +53,6 @@ static zonal_status check_choices(const zonal_loss_options *options) {
     if (!zonal__family_of(options->kernel.family)) return zonal_last_error()->status;
     ZONAL_TRY(check_choice("estimator", options->estimator, zonal__estimator_words));
     ZONAL_TRY(check_choice("KL norm", options->kl_norm, zonal__kl_norm_words));
-    ZONAL_TRY(check_choice("device", options->device, zonal__device_words));
     ZONAL_TRY(check_choice("precision", options->precision, zonal__precision_words));
     ZONAL_TRY(check_choice("dtype", options->dtype, zonal__dtype_words));
     ZONAL_TRY(check_choice("implementation", options->implementation, zonal__implementation_words));
@@ -81,30 +80,6 @@ static zonal_status check_use(const zonal_loss_options *options) {
     return ZONAL_OK;
 }
 
-/* Precision and element type must be the device's. */
-static zonal_status check_device(const zonal_loss_options *options) {
-    zonal_precision precision = options->precision;
-    zonal_dtype dtype = options->dtype;
-    int cuda = options->device == ZONAL_DEVICE_CUDA;
-    if (!cuda && precision != ZONAL_PRECISION_DOUBLE && precision != ZONAL_PRECISION_FP32)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "tf32 and bf16 are CUDA precisions; on the CPU use double or fp32");
-    if (cuda && precision == ZONAL_PRECISION_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "double is a precision of the CPU; on CUDA use fp32, tf32 or bf16");
-    if (cuda && dtype == ZONAL_DTYPE_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "double is an element type of the CPU; on CUDA use fp32, bf16 or fp16");
-    if (!cuda && dtype != ZONAL_DTYPE_AUTO &&
-        dtype != (precision == ZONAL_PRECISION_DOUBLE ? ZONAL_DTYPE_DOUBLE : ZONAL_DTYPE_FP32))
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "on the CPU rows are what the precision says, %s; leave dtype at auto, "
-                          "got %s",
-                          zonal__precision_words[precision], zonal__dtype_words[dtype]);
-    if (cuda && !zonal__backend_cuda()) return zonal_last_error()->status;
-    return ZONAL_OK;
-}
-
 static zonal_status check(const zonal_loss_options *options, int64_t batch, int64_t dim) {
     int kl = options->discrepancy == ZONAL_DISCREPANCY_KL;
     int64_t least = kl && options->estimator != ZONAL_ESTIMATOR_V ? 3 : 2;
@@ -116,7 +91,61 @@ static zonal_status check(const zonal_loss_options *options, int64_t batch, int6
     if (dim < 2 || dim > 4096)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)dim);
-    return check_device(options);
+    return ZONAL_OK;
+}
+
+/* "fp32, tf32 or bf16", of those that the device has. */
+static void list_precisions(const zonal__device *device, char out[64]) {
+    unsigned left = device->backend->precisions;
+    size_t length = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        if (!(left & 1u << i)) continue;
+        left &= ~(1u << i);
+        length += (size_t)snprintf(out + length, 64 - length, "%s%s",
+                                   length == 0 ? ""
+                                   : left      ? ", "
+                                               : " or ",
+                                   zonal__precision_words[i]);
+    }
+}
+
+/* On the host rows are what the precision says. */
+static zonal_status check_dtype(const zonal_loss_options *options, const zonal__device *device) {
+    zonal_dtype dtype = options->dtype, host = options->precision == ZONAL_PRECISION_DOUBLE
+                                                   ? ZONAL_DTYPE_DOUBLE
+                                                   : ZONAL_DTYPE_FP32;
+    if (dtype == ZONAL_DTYPE_AUTO) return ZONAL_OK;
+    if (device->backend->is_host && dtype != host)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "on the CPU rows are what the precision says, %s; leave dtype at auto, "
+                          "got %s",
+                          zonal__dtype_words[host], zonal__dtype_words[dtype]);
+    if (!device->backend->is_host && dtype == ZONAL_DTYPE_DOUBLE)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "double is an element type of the CPU; on %s use fp32, bf16 or fp16",
+                          device->name);
+    return ZONAL_OK;
+}
+
+/* The device of the options, and whether it can do what they ask for. */
+static zonal_status open_device(const zonal_loss_options *options, const zonal__device **device) {
+    char known[64];
+    if (!memchr(options->device, 0, sizeof options->device))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the device's name has no end; fill the options by "
+                                          "zonal_loss_defaults first");
+    ZONAL_TRY(zonal__device_open(options->device, device));
+    if (!((*device)->backend->precisions & 1u << options->precision)) {
+        list_precisions(*device, known);
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "the device %s does not compute in %s; use %s there, or another device",
+                          (*device)->name, zonal__precision_words[options->precision], known);
+    }
+    ZONAL_TRY(check_dtype(options, *device));
+    if (options->implementation != ZONAL_IMPLEMENTATION_REF) return ZONAL_OK;
+    if (!(*device)->backend->is_host)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
+    *device = zonal__device_ref();
+    return ZONAL_OK;
 }
 
 /* Moments where they apply and cost less: 3 B d^2 operations against 4 B^2 d. */
@@ -134,19 +163,13 @@ static zonal_status choose(zonal_plan *plan, int degree) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "slices serve susreg and sigreg alone; leave the implementation to the "
                           "plan");
-    int cuda = plan->options.device == ZONAL_DEVICE_CUDA;
-    if (cuda && asked == ZONAL_IMPLEMENTATION_REF)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
-    /* On CUDA a small batch is one launch by pairs, and moments are several. */
-    int cheaper = 4 * plan->batch >= 3 * plan->dim && !(cuda && plan->batch <= 1024);
+    int cheaper =
+        4 * plan->batch >= 3 * plan->dim && plan->batch > plan->device->backend->pairs_pay_up_to;
     if (asked == ZONAL_IMPLEMENTATION_AUTO)
         asked = is_sliced(&plan->options) ? ZONAL_IMPLEMENTATION_SLICES
                 : possible && cheaper     ? ZONAL_IMPLEMENTATION_MOMENTS
                                           : ZONAL_IMPLEMENTATION_PAIRS;
     plan->info.implementation = asked;
-    plan->backend = cuda                                ? zonal__backend_cuda()
-                    : asked == ZONAL_IMPLEMENTATION_REF ? zonal__backend_ref()
-                                                        : zonal__backend_cpu();
     return ZONAL_OK;
 }
 
@@ -173,10 +196,10 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.anisotropy =
         zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
-        plan->factor = b / (b - 1);
+        plan->problem.factor = b / (b - 1);
     } else {
-        plan->factor = 1;
-        plan->offset = 1 / b;
+        plan->problem.factor = 1;
+        plan->problem.offset = 1 / b;
     }
     problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
     problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
@@ -230,8 +253,8 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.slope = constants.slope / norm;
     plan->info.anisotropy = kl_degree2(plan->kernel) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
-    plan->offset = 1;
-    plan->factor = 1 / norm;
+    plan->problem.offset = 1;
+    plan->problem.factor = 1 / norm;
     plan->operation = ZONAL__KL;
     problem->log_phi = log_phi;
     problem->keep_diagonal = options->estimator == ZONAL_ESTIMATOR_V;
@@ -253,7 +276,8 @@ static zonal_status build_sliced(zonal_plan *plan) {
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
     plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
-    plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
+    plan->problem.factor =
+        (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;
     plan->problem.sliced = &plan->tables.sliced;
     return ZONAL_OK;
@@ -271,8 +295,9 @@ static void describe(zonal_plan *plan) {
     info->dtype = options->dtype != ZONAL_DTYPE_AUTO             ? options->dtype
                   : options->precision == ZONAL_PRECISION_DOUBLE ? ZONAL_DTYPE_DOUBLE
                                                                  : ZONAL_DTYPE_FP32;
-    info->backend = plan->backend->name;
-    snprintf(info->device, sizeof info->device, "%s", zonal__device_words[options->device]);
+    info->backend = plan->device->backend->name;
+    snprintf(info->device, sizeof info->device, "%s",
+             plan->device->backend->is_host ? "cpu" : plan->device->name);
     info->family = options->kernel.family;
     snprintf(info->kernel, sizeof info->kernel, "none");
     if (options->discrepancy == ZONAL_DISCREPANCY_SIGREG) return; /* a test in R^d */
@@ -290,6 +315,7 @@ static void describe(zonal_plan *plan) {
 static zonal_status build(zonal_plan *plan) {
     const zonal_loss_options *options = &plan->options;
     plan->problem = (zonal__problem){
+        .device = plan->device,
         .rows = plan->batch,
         .dim = plan->dim,
         .precision = options->precision,
@@ -306,11 +332,9 @@ static zonal_status build(zonal_plan *plan) {
     else
         ZONAL_TRY(build_pairs(plan));
     if (options->raw_value) {
-        plan->offset *= plan->info.norm;
-        plan->factor *= plan->info.norm;
+        plan->problem.offset *= plan->info.norm;
+        plan->problem.factor *= plan->info.norm;
     }
-    plan->problem.offset = plan->offset;
-    plan->problem.factor = plan->factor;
     describe(plan);
     return ZONAL_OK;
 }
@@ -320,10 +344,13 @@ zonal_status zonal__plan_prepare(const zonal_loss_options *given, int64_t batch,
     zonal_loss_options options;
     zonal_plan *plan;
     *out = NULL;
+    const zonal__device *device;
     ZONAL_TRY(zonal__loss_read(given, &options));
     ZONAL_TRY(check(&options, batch, dim));
+    ZONAL_TRY(open_device(&options, &device));
     ZONAL_TRY(ZONAL_NEW(&plan, 1, "a plan"));
     plan->options = options;
+    plan->device = device;
     plan->batch = batch;
     plan->dim = dim;
     zonal_status status = build(plan);
@@ -341,12 +368,20 @@ const zonal__problem *zonal__plan_problem(const zonal_plan *plan) {
     return &plan->problem;
 }
 
-const zonal__backend *zonal__plan_backend(const zonal_plan *plan) {
-    return plan->backend;
+const zonal__device *zonal__plan_device(const zonal_plan *plan) {
+    return plan->device;
 }
 
 static const zonal__operation_table *table_of(const zonal_plan *plan) {
-    return plan->backend->operations[plan->operation];
+    return plan->device->backend->operations[plan->operation];
+}
+
+zonal_status zonal__plan_finish(zonal_plan *plan) {
+    const zonal__operation_table *table;
+    ZONAL_TRY(zonal__device_operation(plan->device, plan->operation, &table));
+    ZONAL_TRY(table->create(&plan->problem, &plan->work));
+    plan->info.scratch_bytes = table->scratch_bytes(plan->work);
+    return ZONAL_OK;
 }
 
 zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
@@ -356,14 +391,12 @@ zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch,
     *out = NULL;
     ZONAL_NEED(options, "options");
     ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
-    zonal_status status = table_of(plan)->create(&plan->problem, &plan->work);
-    if (status != ZONAL_OK) {
+    zonal_status status = zonal__plan_finish(plan);
+    if (status == ZONAL_OK)
+        *out = plan;
+    else
         zonal_plan_destroy(plan);
-        return status;
-    }
-    plan->info.scratch_bytes = table_of(plan)->scratch_bytes(plan->work);
-    *out = plan;
-    return ZONAL_OK;
+    return status;
 }
 
 void zonal_plan_destroy(zonal_plan *plan) {
@@ -377,24 +410,16 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
-    const zonal__operation_table *table;
-    int cuda;
-    double raw = NAN;
     ZONAL_NEED(plan, "plan");
     ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
-    table = table_of(plan);
-    cuda = plan->options.device == ZONAL_DEVICE_CUDA;
-    if (!cuda) *value = NAN; /* on CUDA it is the device's memory */
+    if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->family->endless_slope)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the %s kernel has an infinite slope at c = 1 and so no gradient; "
                           "it is for tests of uniformity: train with mmd-heat or mmd-band",
                           plan->kernel->family->name);
-    if (cuda) return table->run(plan->work, x, plan->step, value, gradient, plan->factor);
-    ZONAL_TRY(table->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
-    *value = plan->offset + plan->factor * raw;
-    return ZONAL_OK;
+    return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);
 }
 
 void zonal_plan_set_stream(zonal_plan *plan, void *stream) {

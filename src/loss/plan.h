@@ -4,7 +4,7 @@
 #ifndef ZONAL_LOSS_PLAN_H
 #define ZONAL_LOSS_PLAN_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "loss/profile.h"
 #include "loss/sliced.h"
 #include "zonal/loss.h"
@@ -13,8 +13,10 @@
  */
 zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batch, int64_t dim,
                                  zonal_plan **plan);
+/* Takes the work space: it can be executed afterwards. */
+zonal_status zonal__plan_finish(zonal_plan *plan);
 const zonal__problem *zonal__plan_problem(const zonal_plan *plan);
-const zonal__backend *zonal__plan_backend(const zonal_plan *plan);
+const zonal__device *zonal__plan_device(const zonal_plan *plan);
 const zonal_plan_info *zonal__plan_info(const zonal_plan *plan);
 
 #endif

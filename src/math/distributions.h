@@ -2,7 +2,7 @@
  * Classical distribution functions: the chi-square, and the area of caps on the sphere.
  *
  * None of them allocates or fails; arguments outside the domain give NaN. Thread-safe. The
- * accuracies are the largest errors in tests/test_distributions.c, against 50 digits and more.
+ * accuracies are the largest errors in test_distributions.c, against 50 digits and more.
  */
 #ifndef ZONAL_MATH_DISTRIBUTIONS_H
 #define ZONAL_MATH_DISTRIBUTIONS_H

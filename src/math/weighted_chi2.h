@@ -20,7 +20,7 @@
  * mean. The integral is taken relative to its value at the saddle, in a form without differences of
  * large numbers: a freedom of 1e300 loses no digits and neither does a tail of 1e-300.
  *
- * Accuracy. Measured in tests/test_distributions.c against 50 to 340 digits: single chi-squares
+ * Accuracy. Measured in test_distributions.c against 50 to 340 digits: single chi-squares
  * with N = 1 to 1e12, mixtures in closed form (up to 3000 terms) and heat spectra for d = 3 to
  * 2048, with and without a normal part. The smaller tail has relative error below 3e-13 from p = .5
  * down to 1e-298, about |log p| times the rounding of double, and so has log p; far out log p is

@@ -11,12 +11,12 @@
  * shortcut that must be computed before it.
  *
  * An output is read by at most two nodes, and by two only if it comes from a NORM or NORM_POOL:
- * these take two gradients (backend/nn.h).
+ * these take two gradients (backend/training/nn.h).
  */
 #ifndef ZONAL_NN_GRAPH_H
 #define ZONAL_NN_GRAPH_H
 
-#include "backend/nn.h"
+#include "backend/training/nn.h"
 
 typedef enum zonal__entry_kind {
     ZONAL__ENTRY_WEIGHT = 0, /* of a convolution or linear layer */

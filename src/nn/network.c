@@ -8,7 +8,7 @@
 
 static zonal_status take(const zonal__model *model, int64_t count, size_t size, const char *what,
                          void **block) {
-    return model->table->memory->take((size_t)count * size, what, block);
+    return zonal__device_alloc(model->device, (size_t)count * size, what, block);
 }
 
 static zonal_status fill(zonal__model *model) {
@@ -29,13 +29,16 @@ static zonal_status fill(zonal__model *model) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__nn_table *table,
+zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__device *device,
                                  zonal__model **out) {
+    const zonal__nn_table *table;
     zonal__model *model;
     zonal_status status;
     *out = NULL;
+    ZONAL_TRY(zonal__device_layers(device, &table));
     ZONAL_TRY(ZONAL_NEW(&model, 1, "a model"));
     model->spec = *spec;
+    model->device = device;
     model->table = table;
     status = fill(model);
     if (status != ZONAL_OK) {
@@ -48,10 +51,10 @@ zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__n
 
 void zonal__model_destroy(zonal__model *model) {
     if (!model) return;
-    model->table->memory->give_back(model->parameters);
-    model->table->memory->give_back(model->gradients);
-    model->table->memory->give_back(model->statistics);
-    model->table->memory->give_back(model->bf16);
+    zonal__device_free(model->device, model->parameters);
+    zonal__device_free(model->device, model->gradients);
+    zonal__device_free(model->device, model->statistics);
+    zonal__device_free(model->device, model->bf16);
     zonal__free(model);
 }
 
@@ -63,44 +66,41 @@ static void narrow(int64_t count, const float *from, uint16_t *to) {
 
 /* "parameters" are the model's, in the host's memory. */
 static zonal_status renew_bf16(zonal__model *model, const float *parameters) {
-    const zonal__memory *memory = model->table->memory;
     int64_t count = model->graph.parameter_size;
     uint16_t *copy;
     zonal_status status;
     if (!model->bf16) return ZONAL_OK;
-    if (memory->is_host) {
+    if (zonal__device_is_host(model->device)) {
         narrow(count, parameters, model->bf16);
         return ZONAL_OK;
     }
     ZONAL_TRY(ZONAL_NEW(&copy, count, "the parameters in bf16"));
     narrow(count, parameters, copy);
-    status = memory->write(model->bf16, copy, (size_t)count * sizeof *copy);
+    status = zonal__device_write(model->device, model->bf16, copy, (size_t)count * sizeof *copy);
     zonal__free(copy);
     return status;
 }
 
 zonal_status zonal__model_read(const zonal__model *model, float *parameters, float *statistics) {
-    const zonal__memory *memory = model->table->memory;
     const zonal__graph *graph = &model->graph;
     if (parameters)
-        ZONAL_TRY(memory->read(parameters, model->parameters,
-                               (size_t)graph->parameter_size * sizeof(float)));
+        ZONAL_TRY(zonal__device_read(model->device, parameters, model->parameters,
+                                     (size_t)graph->parameter_size * sizeof(float)));
     if (statistics)
-        ZONAL_TRY(memory->read(statistics, model->statistics,
-                               (size_t)graph->statistic_size * sizeof(float)));
+        ZONAL_TRY(zonal__device_read(model->device, statistics, model->statistics,
+                                     (size_t)graph->statistic_size * sizeof(float)));
     return ZONAL_OK;
 }
 
 zonal_status zonal__model_write(zonal__model *model, const float *parameters,
                                 const float *statistics) {
-    const zonal__memory *memory = model->table->memory;
     const zonal__graph *graph = &model->graph;
     if (statistics)
-        ZONAL_TRY(memory->write(model->statistics, statistics,
-                                (size_t)graph->statistic_size * sizeof(float)));
+        ZONAL_TRY(zonal__device_write(model->device, model->statistics, statistics,
+                                      (size_t)graph->statistic_size * sizeof(float)));
     if (!parameters) return ZONAL_OK;
-    ZONAL_TRY(memory->write(model->parameters, parameters,
-                            (size_t)graph->parameter_size * sizeof(float)));
+    ZONAL_TRY(zonal__device_write(model->device, model->parameters, parameters,
+                                  (size_t)graph->parameter_size * sizeof(float)));
     return renew_bf16(model, parameters);
 }
 
@@ -108,7 +108,7 @@ zonal_status zonal__model_refresh(zonal__model *model) {
     float *parameters;
     zonal_status status;
     if (!model->bf16) return ZONAL_OK;
-    if (model->table->memory->is_host) return renew_bf16(model, model->parameters);
+    if (zonal__device_is_host(model->device)) return renew_bf16(model, model->parameters);
     ZONAL_TRY(ZONAL_NEW(&parameters, model->graph.parameter_size, "a copy of the parameters"));
     status = zonal__model_read(model, parameters, NULL);
     if (status == ZONAL_OK) status = renew_bf16(model, parameters);

@@ -2,7 +2,7 @@
  * A model: a network's parameters on a device, as one block of fp32 master weights.
  *
  *     zonal__network_spec spec = zonal__network_defaults();
- *     ZONAL_TRY(zonal__model_create(&spec, zonal__nn_cpu(), &model));
+ *     ZONAL_TRY(zonal__model_create(&spec, zonal__device_cpu(), &model));
  *     ZONAL_TRY(zonal__model_initialise(model, seed, 0));      nn/init.h
  *     ZONAL_TRY(zonal__run_create(model, &(zonal__run_spec){.n = 512, .h = 64, .w = 64}, &run));
  *     for (;;) {                                               nn/run.h
@@ -13,18 +13,19 @@
  *
  * Pictures of several sizes go through several runs of one model.
  *
- * All blocks are memory of the table's device (table->memory), so only the table's layers and its
- * device's optimisers look into them; zonal__model_read and zonal__model_write are the way for
- * everybody else.
+ * All blocks are memory of the model's device, so only that device's layers and optimisers look
+ * into them; zonal__model_read and zonal__model_write are the way for everybody else.
  */
 #ifndef ZONAL_NN_NETWORK_H
 #define ZONAL_NN_NETWORK_H
 
+#include "backend/training/tables.h"
 #include "nn/resnet.h"
 
 typedef struct zonal__model {
     zonal__network_spec spec;
-    const zonal__nn_table *table;
+    const zonal__device *device;
+    const zonal__nn_table *table; /* the device's layers */
     zonal__graph graph;
     float *parameters; /* [graph.parameter_size], at the entries' offsets; 0 in the gaps */
     float *gradients;  /* likewise */
@@ -34,9 +35,9 @@ typedef struct zonal__model {
     int64_t batches;
 } zonal__model;
 
-/* Everything is 0: initialise or import before use. *model is NULL on failure. The table must live
- * as long as the model, and the model as long as its runs. */
-zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__nn_table *table,
+/* Everything is 0: initialise or import before use. *model is NULL on failure. ZONAL_UNSUPPORTED
+ * for a device without layers. The model must live as long as its runs. */
+zonal_status zonal__model_create(const zonal__network_spec *spec, const zonal__device *device,
                                  zonal__model **model);
 void zonal__model_destroy(zonal__model *model); /* accepts NULL */
 

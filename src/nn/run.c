@@ -44,6 +44,7 @@ static zonal_status make_step(zonal__run *run, int i) {
     s->spec.dtype = run->model->spec.dtype;
     s->spec.forward_only = run->spec.forward_only;
     s->spec.threads = run->spec.threads;
+    s->spec.device = run->model->device;
     ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
     ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
     return run->model->table->create(&s->spec, &s->layer);
@@ -165,7 +166,8 @@ static zonal_status take_scratch(zonal__run *run) {
         if (bytes > most) most = bytes;
     }
     if (most == 0) return ZONAL_OK;
-    return table->memory->take(most, "the layers' scratch (fewer or smaller pictures take less)",
+    return zonal__device_alloc(run->model->device, most,
+                               "the layers' scratch (fewer or smaller pictures take less)",
                                &run->scratch);
 }
 
@@ -178,10 +180,10 @@ static zonal_status take_arena(zonal__run *run) {
     if (!run->spec.forward_only) plan_backward(run, life);
     ZONAL_TRY_GOTO(status, done,
                    zonal__arena_plan(life[0], run->count * NODE_ARRAYS, &run->arena_bytes));
-    ZONAL_TRY_GOTO(
-        status, done,
-        run->model->table->memory->take(
-            run->arena_bytes, "the activations (fewer or smaller pictures take less)", &arena));
+    ZONAL_TRY_GOTO(status, done,
+                   zonal__device_alloc(run->model->device, run->arena_bytes,
+                                       "the activations (fewer or smaller pictures take less)",
+                                       &arena));
     run->arena = arena;
     for (int i = 0; i < run->count; i++) point(run, life, i);
     run->own_projections = run->steps[run->model->graph.projections].arrays.y;
@@ -218,8 +220,8 @@ void zonal__run_destroy(zonal__run *run) {
     if (!run) return;
     for (int i = 0; i < run->count; i++) run->model->table->destroy(run->steps[i].layer);
     zonal__free(run->steps);
-    run->model->table->memory->give_back(run->arena);
-    run->model->table->memory->give_back(run->scratch);
+    zonal__device_free(run->model->device, run->arena);
+    zonal__device_free(run->model->device, run->scratch);
     zonal__free(run);
 }
 

@@ -215,14 +215,14 @@ zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *m
     return status;
 }
 
-zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__device *device,
                                   zonal_dtype dtype, zonal__model **model) {
     zonal__network_spec network;
     zonal_status status;
     *model = NULL;
     ZONAL_TRY(zonal__weights_network(file, &network));
     network.dtype = dtype;
-    ZONAL_TRY(zonal__model_create(&network, table, model));
+    ZONAL_TRY(zonal__model_create(&network, device, model));
     status = zonal__weights_load(file, *model);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__model_destroy(*model);
@@ -230,13 +230,13 @@ zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__n
     return status;
 }
 
-zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table, zonal_dtype dtype,
+zonal_status zonal__weights_open(const char *path, const zonal__device *device, zonal_dtype dtype,
                                  zonal__model **model) {
     zonal__safetensors *file;
     zonal_status status;
     *model = NULL;
     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
-    status = zonal__weights_model(file, table, dtype, model);
+    status = zonal__weights_model(file, device, dtype, model);
     zonal__safetensors_close(file);
     return status;
 }

@@ -5,7 +5,7 @@
  *     ZONAL_TRY(zonal__safetensors_open(path, ZONAL__SAFETENSORS_ANY, &file));
  *     ZONAL_TRY(zonal__weights_network(file, &network));
  *     network.dtype = ZONAL_DTYPE_BF16;                              as one likes
- *     ZONAL_TRY(zonal__model_create(&network, table, &model));
+ *     ZONAL_TRY(zonal__model_create(&network, device, &model));
  *     ZONAL_TRY(zonal__weights_load(file, model));
  *
  * Which network it is can be seen from the names and shapes of its tensors, all but one thing: the
@@ -34,10 +34,10 @@ zonal_status zonal__weights_network(const zonal__safetensors *file, zonal__netwo
 zonal_status zonal__weights_load(const zonal__safetensors *file, zonal__model *model);
 
 /* Both: *model is NULL on failure. */
-zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__nn_table *table,
+zonal_status zonal__weights_model(const zonal__safetensors *file, const zonal__device *device,
                                   zonal_dtype dtype, zonal__model **model);
 /* The same for the name of a file. */
-zonal_status zonal__weights_open(const char *path, const zonal__nn_table *table, zonal_dtype dtype,
+zonal_status zonal__weights_open(const char *path, const zonal__device *device, zonal_dtype dtype,
                                  zonal__model **model);
 
 /* What a training that begins with a file's weights has taken. */

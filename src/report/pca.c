@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "core/memory.h"
 
 enum { REFINEMENTS = 4 }; /* of an eigenvector: one or two do from an exact eigenvalue */
@@ -20,7 +20,8 @@ static void gram(int64_t n, int64_t dim, const double *x, double *a) {
 }
 
 static zonal_status eigenvalues(int64_t n, const double *a, double *value) {
-    const zonal__operation_table *operation = zonal__backend_cpu()->operations[ZONAL__EIGENVALUES];
+    const zonal__operation_table *operation =
+        zonal__device_cpu()->backend->operations[ZONAL__EIGENVALUES];
     const zonal__problem problem = {.rows = n, .dim = n, .precision = ZONAL_PRECISION_DOUBLE};
     zonal__work *work;
     zonal_status status;

@@ -50,14 +50,14 @@ static size_t part_bytes(const zonal__trainer *t, const part *p) {
 /* Where a part's block can be read and written by the processor: itself, or on a device a copy in
  * "staging", which has room for any part. put_back brings the copy to the device again. */
 static zonal_status reach(const zonal__trainer *t, const part *p, float *staging, float **block) {
-    *block = t->memory->is_host ? p->block : staging;
-    if (t->memory->is_host) return ZONAL_OK;
-    return t->memory->read(staging, p->block, part_bytes(t, p));
+    *block = zonal__device_is_host(t->device) ? p->block : staging;
+    if (zonal__device_is_host(t->device)) return ZONAL_OK;
+    return zonal__device_read(t->device, staging, p->block, part_bytes(t, p));
 }
 
 static zonal_status put_back(const zonal__trainer *t, const part *p, const float *block) {
-    if (t->memory->is_host) return ZONAL_OK;
-    return t->memory->write(p->block, block, part_bytes(t, p));
+    if (zonal__device_is_host(t->device)) return ZONAL_OK;
+    return zonal__device_write(t->device, p->block, block, part_bytes(t, p));
 }
 
 static zonal_status take_staging(const zonal__trainer *t, float **staging) {
@@ -65,7 +65,7 @@ static zonal_status take_staging(const zonal__trainer *t, float **staging) {
     int64_t count = graph->parameter_size > graph->statistic_size ? graph->parameter_size
                                                                   : graph->statistic_size;
     *staging = NULL;
-    return t->memory->is_host ? ZONAL_OK : ZONAL_NEW(staging, count, "a checkpoint");
+    return zonal__device_is_host(t->device) ? ZONAL_OK : ZONAL_NEW(staging, count, "a checkpoint");
 }
 
 /* What must agree between the trainer that saves and the one that loads. */

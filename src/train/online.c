@@ -14,6 +14,7 @@ static zonal_status extract(const zonal__online_options *options, zonal__model *
                                       .laws = options->laws,
                                       .width = options->side,
                                       .height = options->side,
+                                      .largest_side = options->largest_side,
                                       .seed = options->seed,
                                       .threads = options->threads};
     memcpy(wanted.mean, options->mean, sizeof wanted.mean);

@@ -5,6 +5,7 @@
 #ifndef ZONAL_TRAIN_ONLINE_H
 #define ZONAL_TRAIN_ONLINE_H
 
+#include "backend/device.h"
 #include "eval/features.h"
 
 typedef enum zonal__online_protocol {
@@ -18,11 +19,12 @@ typedef struct zonal__online_options {
     zonal__source *queries, *memory; /* memory: k-NN's labelled pictures to compare with */
     const zonal__view_law *laws;     /* retrieval: of both views; k-NN: of the one */
     int side;                        /* of the views */
+    int largest_side;                /* of the images, as in zonal__loader_options */
     float mean[3], deviation[3];
     uint64_t seed; /* of the views' draws: the same in every evaluation */
     int k;         /* k-NN; at most the memory's count */
     double temperature;
-    zonal_device device;
+    const zonal__device *device; /* NULL: the CPU */
     int threads;
 } zonal__online_options;
 

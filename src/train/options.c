@@ -14,7 +14,6 @@ static const char *const activations[] = {"gelu", "relu", NULL};
 static const char *const optimisers[] = {"adamw", "sgd", "lars", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
-static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const residences[] = {"auto", "resident", "streamed", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
@@ -140,6 +139,9 @@ const zonal__option zonal__train_table[] = {
     WHOLE("least-side", source.least_side, "0", 0, 32768,
           "JPEG: decode at a half, a quarter or an eighth while both sides stay at least this "
           "long; 0: at full size"),
+    WHOLE("largest-side", largest_side, "0", 0, 32768,
+          "images with a longer side are shrunk to it when they are read, on every device and data "
+          "location; 0: 512, or twice the side of the views if that is more"),
     NUMBER("bad-limit", source.bad_limit, "0.01", 0, 1, OVER,
            "the share of corrupt pictures that is put up with"),
     SHARE("val-share", source.val_share, "0.1",
@@ -249,7 +251,8 @@ const zonal__option zonal__train_table[] = {
           "the whole batch; 0: all"),
     WORD("precision", precision, precisions, "auto",
          "of the network; auto: bf16 on CUDA and where the processor has AMX, else fp32"),
-    WORD("device", device, devices, "auto", "auto: CUDA where there is a device"),
+    TEXT("device", device, "auto", "NAME", 0,
+         "cpu, cuda, cuda:1 ...; auto: CUDA where there is a device"),
     WORD("residence", residence, residences, "auto",
          "CUDA: all pictures on the device, or those of each step"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
@@ -332,66 +335,4 @@ int zonal__train_option_is_free(const char *name) {
 int zonal__train_option_may_change(const char *name) {
     return zonal__train_option_is_free(name) || strcmp(name, "data") == 0 ||
            strcmp(name, "class-list") == 0;
-}
-
-/* ---- views ----------------------------------------------------------------------------------- */
-
-#define VIEW(law, name, field)                                                                     \
-    {                                                                                              \
-        name, ZONAL__LAW_##law, offsetof(zonal__view_law, field),                                  \
-            sizeof(((zonal__view_law *)0)->field)                                                  \
-    }
-
-/* The options that every view of a law takes, and where in the law they lie. */
-static const struct {
-    const char *name;
-    int law;
-    size_t at, size;
-} view_options[] = {
-    VIEW(BYOL, "view-aspect", aspect),
-    VIEW(BYOL, "view-mirror", mirror),
-    VIEW(BYOL, "view-jitter", jitter),
-    VIEW(BYOL, "view-brightness", brightness),
-    VIEW(BYOL, "view-contrast", contrast),
-    VIEW(BYOL, "view-saturation", saturation),
-    VIEW(BYOL, "view-hue", hue),
-    VIEW(BYOL, "view-grey", grey),
-    VIEW(BYOL, "view-blur", blur),
-    VIEW(BYOL, "view-solarise", solarise),
-    VIEW(TEXTURE, "view-rotation", rotation),
-    VIEW(TEXTURE, "view-shift", shift),
-    VIEW(TEXTURE, "view-scale", scale),
-    VIEW(TEXTURE, "view-shear", shear),
-    VIEW(TEXTURE, "view-added", added),
-    VIEW(TEXTURE, "view-times", times),
-    VIEW(TEXTURE, "view-noise", noise),
-    VIEW(TEXTURE, "view-erase", erase),
-    VIEW(TEXTURE, "view-erase-side", erase_side),
-};
-enum { VIEW_OPTIONS = sizeof view_options / sizeof view_options[0] };
-
-static int is_given(const zonal__options *options, const char *name) {
-    return zonal__options_source(options, name) != ZONAL__SOURCE_NONE;
-}
-
-void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
-                              int local, zonal__view_law *law) {
-    for (int i = 0; i < VIEW_OPTIONS; i++)
-        if (is_given(options, view_options[i].name))
-            memcpy((char *)law + view_options[i].at,
-                   (const char *)&settings->view + view_options[i].at, view_options[i].size);
-    if (!local && is_given(options, "view-area")) law->area = settings->view.area;
-    if (local && is_given(options, "local-area")) law->area = settings->local_area;
-}
-
-const char *zonal__train_unused_view(const zonal__train_settings *settings,
-                                     const zonal__options *options) {
-    int byol = settings->law == ZONAL__LAW_BYOL;
-    for (int i = 0; i < VIEW_OPTIONS; i++)
-        if (view_options[i].law != settings->law && is_given(options, view_options[i].name))
-            return view_options[i].name;
-    if (!byol && is_given(options, "view-area")) return "view-area";
-    if ((!byol || settings->local_views == 0) && is_given(options, "local-area"))
-        return "local-area";
-    return NULL;
 }

@@ -1,12 +1,6 @@
 /*
- * The options of a training run: one table for flags, configuration files, help and --dump-config.
- *
- *     zonal__train_settings settings;
- *     zonal__options options;
- *     zonal__cli_parse_file(&usage, zonal__train_table, &settings, argc, argv, file, &options,
- *                           &config);
- *
- * What is made of them is train/training.h.
+ * The options of a training: one table for settings by name and text, flags, configuration files,
+ * help and --dump-config. What is made of them is train/training.h.
  */
 #ifndef ZONAL_TRAIN_OPTIONS_H
 #define ZONAL_TRAIN_OPTIONS_H
@@ -20,7 +14,6 @@ enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
 enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
-enum { ZONAL__PLACE_AUTO, ZONAL__PLACE_CPU, ZONAL__PLACE_CUDA };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
 #define ZONAL__MOST_STEPS 4294967295. /* random numbers are counted by steps of 32 bits */
 enum { ZONAL__CHANGED_REFUSE, ZONAL__CHANGED_ALLOW };
@@ -37,6 +30,7 @@ typedef struct zonal__train_settings {
     const char *data;
     int split;
     zonal__source_settings source;
+    int64_t largest_side;
     zonal__per_channel mean, deviation;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;
@@ -56,7 +50,8 @@ typedef struct zonal__train_settings {
     double lr, final_lr, warmup, weight_decay, clip, momentum, beta1, beta2, epsilon, trust;
     /* run */
     int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
-    int precision, device, residence, graph;
+    const char *device;
+    int precision, residence, graph;
     /* watching */
     int64_t log_every, checkpoint_every, keep;
     int on_collapse, tensorboard;
@@ -64,9 +59,10 @@ typedef struct zonal__train_settings {
     int eval;
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
-    /* the command line's own */
+    /* this run's own: not in its configuration */
     const char *out, *resume, *config, *choices;
-    int quiet, dump_config, changed_data;
+    int changed_data;
+    int quiet, dump_config; /* the program's */
 } zonal__train_settings;
 
 extern const zonal__option zonal__train_table[];

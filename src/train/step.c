@@ -57,7 +57,7 @@ static zonal_status take_loss(zonal__trainer *t) {
     void *dz = t->wide_slopes ? t->wide_slopes : t->slopes;
     if (t->wide_projections) widen(projection_count(t), t->projections, t->wide_projections);
     ZONAL_TRY(zonal_objective_execute(t->objective, z, &t->output->loss, dz));
-    if (!t->memory->is_host) return ZONAL_OK; /* zonal__trainer_metrics looks at it */
+    if (!zonal__device_is_host(t->device)) return ZONAL_OK; /* zonal__trainer_metrics looks at it */
     ZONAL_TRY(check_loss(&t->output->loss, t->done));
     if (t->wide_slopes) narrow(projection_count(t), t->wide_slopes, t->slopes);
     return ZONAL_OK;
@@ -89,8 +89,9 @@ static zonal_status gather(const zonal__trainer *t, int g, int64_t k, size_t byt
     size_t piece = (size_t)t->micro * bytes;
     for (int v = 0; v < t->options.loader.group[g].views; v++) {
         size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
-        ZONAL_TRY(t->memory->copy(t->launch.stream, (char *)micro + (size_t)v * piece,
-                                  (const char *)whole + row * bytes, piece));
+        ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream,
+                                        (char *)micro + (size_t)v * piece,
+                                        (const char *)whole + row * bytes, piece));
     }
     return ZONAL_OK;
 }
@@ -100,8 +101,8 @@ static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t by
     size_t piece = (size_t)t->micro * bytes;
     for (int v = 0; v < t->options.loader.group[g].views; v++) {
         size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
-        ZONAL_TRY(t->memory->copy(t->launch.stream, (char *)whole + row * bytes,
-                                  (const char *)micro + (size_t)v * piece, piece));
+        ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, (char *)whole + row * bytes,
+                                        (const char *)micro + (size_t)v * piece, piece));
     }
     return ZONAL_OK;
 }
@@ -117,15 +118,16 @@ static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k) {
 /* The running statistics are put back, so that the second pass alone moves them. */
 static zonal_status embed_all(zonal__trainer *t) {
     size_t statistics = (size_t)t->model->graph.statistic_size * sizeof(float);
-    ZONAL_TRY(
-        t->memory->copy(t->launch.stream, t->kept_statistics, t->model->statistics, statistics));
+    ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, t->kept_statistics,
+                                    t->model->statistics, statistics));
     for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
             ZONAL_TRY(embed_micro(t, g, k));
             ZONAL_TRY(scatter(t, g, k, row_bytes(t), t->micro_projections,
                               rows_of(t, g, t->projections)));
         }
-    return t->memory->copy(t->launch.stream, t->model->statistics, t->kept_statistics, statistics);
+    return zonal__device_copy_on(t->device, t->launch.stream, t->model->statistics,
+                                 t->kept_statistics, statistics);
 }
 
 static zonal_status two_passes(zonal__trainer *t) {
@@ -153,12 +155,12 @@ static zonal_status compute(zonal__trainer *t) {
 static zonal_status capture(zonal__trainer *t, void **graph) {
     zonal_status status, ended;
     zonal_error first;
-    ZONAL_TRY(zonal__device_graph_begin(t->launch.stream));
+    ZONAL_TRY(zonal__device_graph_begin(t->device, t->launch.stream));
     status = compute(t);
     first = *zonal_last_error(); /* a copy: the end may fail as well, because of it */
-    ended = zonal__device_graph_end(t->launch.stream, graph);
+    ended = zonal__device_graph_end(t->device, t->launch.stream, graph);
     if (status == ZONAL_OK) return ended;
-    zonal__device_graph_destroy(*graph);
+    zonal__device_graph_destroy(t->device, *graph);
     *graph = NULL;
     return ZONAL_FAIL(status, "%s", first.message);
 }
@@ -171,7 +173,7 @@ static zonal_status launch(zonal__trainer *t, int turn) {
         return ZONAL_OK;
     }
     if (!l->graphs[turn]) ZONAL_TRY(capture(t, &l->graphs[turn]));
-    return zonal__device_graph_launch(l->graphs[turn], l->stream);
+    return zonal__device_graph_launch(t->device, l->graphs[turn], l->stream);
 }
 
 /* Where the views of the step will be; on CUDA, what they are made of is on its way. */
@@ -193,14 +195,15 @@ static zonal_status get_views(zonal__trainer *t, int *turn) {
 static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input) {
     zonal__trainer_launch *l = &t->launch;
     int turn = (int)(t->done % ZONAL__FEED_TURNS);
-    if (t->memory->is_host) {
+    if (zonal__device_is_host(t->device)) {
         *t->input = *input;
         return ZONAL_OK;
     }
-    ZONAL_TRY(zonal__device_event_wait(l->pinned_read[turn]));
+    ZONAL_TRY(zonal__device_event_wait(t->device, l->pinned_read[turn]));
     l->pinned[turn] = *input;
-    ZONAL_TRY(zonal__device_write_on(l->stream, t->input, &l->pinned[turn], sizeof *input));
-    return zonal__device_event_record(l->pinned_read[turn], l->stream);
+    ZONAL_TRY(
+        zonal__device_write_on(t->device, l->stream, t->input, &l->pinned[turn], sizeof *input));
+    return zonal__device_event_record(t->device, l->pinned_read[turn], l->stream);
 }
 
 zonal_status zonal__trainer_step(zonal__trainer *t) {
@@ -213,7 +216,7 @@ zonal_status zonal__trainer_step(zonal__trainer *t) {
     ZONAL_TRY(get_views(t, &turn));
     ZONAL_TRY(send_input(t, &input));
     zonal_objective_set_step(t->objective, input.step);
-    ZONAL_TRY(t->memory->is_host ? compute(t) : launch(t, turn));
+    ZONAL_TRY(zonal__device_is_host(t->device) ? compute(t) : launch(t, turn));
     if (t->feed) ZONAL_TRY(zonal__feed_release(t->feed, t->launch.stream));
     zonal__trainer_set_done(t, t->done + 1);
     return ZONAL_OK;
@@ -231,7 +234,7 @@ zonal_status zonal__trainer_metrics(zonal__trainer *t, zonal__metrics *metrics) 
     zonal__step_output output;
     zonal_status rows, gradient;
     *metrics = t->last;
-    ZONAL_TRY(t->memory->read(&output, t->output, sizeof output));
+    ZONAL_TRY(zonal__device_read(t->device, &output, t->output, sizeof output));
     metrics->loss = output.loss;
     metrics->gradient_norm = output.gradient_norm;
     /* Both are asked, so that neither tells next time what belongs to these steps. */
@@ -247,9 +250,10 @@ zonal_status zonal__trainer_projections(zonal__trainer *t, float *out) {
     uint16_t *elements;
     zonal_status status;
     if (t->options.network.dtype != ZONAL_DTYPE_BF16)
-        return t->memory->read(out, t->projections, (size_t)count * sizeof *out);
+        return zonal__device_read(t->device, out, t->projections, (size_t)count * sizeof *out);
     ZONAL_TRY(ZONAL_NEW(&elements, count, "the projections"));
-    status = t->memory->read(elements, t->projections, (size_t)count * sizeof *elements);
+    status =
+        zonal__device_read(t->device, elements, t->projections, (size_t)count * sizeof *elements);
     if (status == ZONAL_OK) widen(count, elements, out);
     zonal__free(elements);
     return status;

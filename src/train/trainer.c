@@ -1,6 +1,8 @@
 /* A trainer's life: trainer.h. Its steps are in step.c. */
 #include "train/trainer.h"
 
+#include <string.h>
+
 #include "backend/device.h"
 #include "core/bf16.h"
 #include "core/memory.h"
@@ -9,8 +11,8 @@
 #include "nn/init.h"
 #include "train/trainer_state.h"
 
-static int on_cuda(const zonal__trainer *t) {
-    return t->options.device == ZONAL_DEVICE_CUDA;
+static int is_host(const zonal__trainer *t) {
+    return zonal__device_is_host(t->options.device);
 }
 
 /* ---- create: the network --------------------------------------------------------------------- */
@@ -32,12 +34,9 @@ static zonal_status check(const zonal__trainer_options *o) {
 
 static zonal_status make_model(zonal__trainer *t) {
     const zonal__trainer_options *o = &t->options;
-    const zonal__nn_table *table = on_cuda(t) ? zonal__nn_cuda() : zonal__nn_cpu();
-    t->optimisers = on_cuda(t) ? zonal__optimiser_cuda() : zonal__optimiser_cpu();
-    if (!table || !t->optimisers) return zonal_last_error()->status;
-    t->memory = table->memory;
+    ZONAL_TRY(zonal__device_optimisers(t->device, &t->optimisers));
     t->micro = o->micro_batch > 0 ? o->micro_batch : o->loader.batch;
-    ZONAL_TRY(zonal__model_create(&o->network, table, &t->model));
+    ZONAL_TRY(zonal__model_create(&o->network, t->device, &t->model));
     return zonal__model_initialise(t->model, o->seed, o->zero_last_scale);
 }
 
@@ -49,14 +48,14 @@ static zonal_status make_group(zonal__trainer *t, int g) {
                                   .threads = t->options.threads};
     zonal__trainer_group *to = &t->groups[g];
     ZONAL_TRY(zonal__run_create(t->model, &spec, &to->run));
-    if (on_cuda(t)) zonal__run_set_stream(to->run, t->launch.stream);
+    if (!is_host(t)) zonal__run_set_stream(to->run, t->launch.stream);
     to->view_bytes = (size_t)group->height * (size_t)group->width *
                      (size_t)t->options.network.channels * zonal__trainer_element(t);
     to->first_row =
         g == 0 ? 0 : (size_t)(t->options.loader.group[0].views * t->options.loader.batch);
     if (t->micro == t->options.loader.batch) return ZONAL_OK;
-    return t->memory->take((size_t)spec.n * to->view_bytes, "the views of a micro-batch",
-                           &to->micro_views);
+    return zonal__device_alloc(t->device, (size_t)spec.n * to->view_bytes,
+                               "the views of a micro-batch", &to->micro_views);
 }
 
 static zonal_status make_groups(zonal__trainer *t) {
@@ -71,22 +70,25 @@ static zonal_status make_rows(zonal__trainer *t) {
     int64_t rows = zonal__trainer_views(t) * batch;
     size_t row = (size_t)dim * zonal__trainer_element(t);
     void *memory;
-    ZONAL_TRY(t->memory->take((size_t)rows * row, "the projections", &t->projections));
-    ZONAL_TRY(t->memory->take((size_t)rows * row, "the projections' gradient", &t->slopes));
-    ZONAL_TRY(t->memory->take(sizeof *t->input, "a step's numbers", &memory));
+    ZONAL_TRY(
+        zonal__device_alloc(t->device, (size_t)rows * row, "the projections", &t->projections));
+    ZONAL_TRY(zonal__device_alloc(t->device, (size_t)rows * row, "the projections' gradient",
+                                  &t->slopes));
+    ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->input, "a step's numbers", &memory));
     t->input = memory;
-    ZONAL_TRY(t->memory->take(sizeof *t->output, "a step's results", &memory));
+    ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->output, "a step's results", &memory));
     t->output = memory;
-    if (t->memory->is_host && t->options.network.dtype == ZONAL_DTYPE_BF16) {
+    if (zonal__device_is_host(t->device) && t->options.network.dtype == ZONAL_DTYPE_BF16) {
         ZONAL_TRY(ZONAL_NEW(&t->wide_projections, rows * dim, "the projections"));
         ZONAL_TRY(ZONAL_NEW(&t->wide_slopes, rows * dim, "the projections' gradient"));
     }
     if (t->micro == batch) return ZONAL_OK;
     row *= (size_t)(rows / batch * t->micro); /* room for all views; a group has fewer */
-    ZONAL_TRY(t->memory->take(row, "a micro-batch's projections", &t->micro_projections));
-    ZONAL_TRY(t->memory->take(row, "a micro-batch's gradient", &t->micro_slopes));
-    ZONAL_TRY(t->memory->take((size_t)t->model->graph.statistic_size * sizeof(float),
-                              "a copy of the running statistics", &memory));
+    ZONAL_TRY(
+        zonal__device_alloc(t->device, row, "a micro-batch's projections", &t->micro_projections));
+    ZONAL_TRY(zonal__device_alloc(t->device, row, "a micro-batch's gradient", &t->micro_slopes));
+    ZONAL_TRY(zonal__device_alloc(t->device, (size_t)t->model->graph.statistic_size * sizeof(float),
+                                  "a copy of the running statistics", &memory));
     t->kept_statistics = memory;
     return ZONAL_OK;
 }
@@ -94,12 +96,13 @@ static zonal_status make_rows(zonal__trainer *t) {
 static zonal_status make_stream(zonal__trainer *t) {
     zonal__trainer_launch *l = &t->launch;
     void *memory;
-    if (!on_cuda(t)) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_stream_create(&l->stream));
-    ZONAL_TRY(zonal__device_pinned_alloc(ZONAL__FEED_TURNS * sizeof *l->pinned, &memory));
+    if (is_host(t)) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_stream_create(t->device, &l->stream));
+    ZONAL_TRY(
+        zonal__device_pinned_alloc(t->device, ZONAL__FEED_TURNS * sizeof *l->pinned, &memory));
     l->pinned = memory;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++)
-        ZONAL_TRY(zonal__device_event_create(&l->pinned_read[i]));
+        ZONAL_TRY(zonal__device_event_create(t->device, &l->pinned_read[i]));
     return ZONAL_OK;
 }
 
@@ -108,14 +111,14 @@ static zonal_status make_stream(zonal__trainer *t) {
 static zonal_status make_objective(zonal__trainer *t) {
     const zonal__loader_options *loader = &t->options.loader;
     zonal_objective_options options = t->options.objective;
-    options.loss.device = t->options.device;
+    memcpy(options.loss.device, t->device->name, sizeof options.loss.device);
     options.loss.precision = ZONAL_PRECISION_FP32;
-    options.loss.dtype = on_cuda(t) ? t->options.network.dtype : ZONAL_DTYPE_AUTO;
+    options.loss.dtype = !is_host(t) ? t->options.network.dtype : ZONAL_DTYPE_AUTO;
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;
     ZONAL_TRY(zonal__objective_create_on(&options, zonal__trainer_views(t), loader->group[0].views,
                                          loader->batch, t->model->graph.projection_dim,
-                                         on_cuda(t) ? &t->input->step : NULL, &t->objective));
+                                         !is_host(t) ? &t->input->step : NULL, &t->objective));
     zonal_objective_set_stream(t->objective, t->launch.stream);
     return ZONAL_OK;
 }
@@ -137,10 +140,12 @@ static zonal_status make_optimiser(zonal__trainer *t) {
     }
     t->options.optimiser.count = graph->parameter_size;
     t->options.optimiser.threads = t->options.threads;
+    t->options.optimiser.device = t->device;
     zonal_status status =
         t->optimisers->create(&t->options.optimiser, segments, count, &t->optimiser);
     zonal__free(segments);
-    if (status == ZONAL_OK && on_cuda(t)) t->optimisers->set_stream(t->optimiser, t->launch.stream);
+    if (status == ZONAL_OK && t->optimisers->set_stream)
+        t->optimisers->set_stream(t->optimiser, t->launch.stream);
     return status;
 }
 
@@ -152,9 +157,11 @@ static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
     loader.dtype = t->options.network.dtype;
     loader.seed = t->options.seed;
     loader.first_step = first_step;
-    if (on_cuda(t))
-        return zonal__feed_create(
-            &(zonal__feed_options){.loader = loader, .residence = t->options.residence}, &t->feed);
+    if (!is_host(t))
+        return zonal__feed_create(&(zonal__feed_options){.device = t->device,
+                                                         .loader = loader,
+                                                         .residence = t->options.residence},
+                                  &t->feed);
     zonal__loader_destroy(t->loader);
     return zonal__loader_create(&loader, &t->loader);
 }
@@ -173,8 +180,9 @@ static zonal_status draw_views(zonal__trainer *t, int g, int64_t count, double *
                 ((uint16_t *)elements)[i] = zonal__bf16_from_float((float)drawn[i]);
             else
                 ((float *)elements)[i] = (float)drawn[i];
-        ZONAL_TRY(t->memory->write((char *)group->fixed + (size_t)v * group->view_bytes, elements,
-                                   group->view_bytes));
+        ZONAL_TRY(zonal__device_write(t->device,
+                                      (char *)group->fixed + (size_t)v * group->view_bytes,
+                                      elements, group->view_bytes));
     }
     return ZONAL_OK;
 }
@@ -186,7 +194,8 @@ static zonal_status make_fixed_views(zonal__trainer *t, int g) {
     double *drawn = NULL;
     void *elements = NULL;
     zonal_status status;
-    ZONAL_TRY(t->memory->take(views * group->view_bytes, "the views", &group->fixed));
+    ZONAL_TRY(
+        zonal__device_alloc(t->device, views * group->view_bytes, "the views", &group->fixed));
     group->views = group->fixed;
     status = ZONAL_NEW(&drawn, count, "a view");
     if (status == ZONAL_OK) status = zonal__alloc(count, sizeof(float), "a view", &elements);
@@ -215,7 +224,6 @@ static zonal_status build_for_batch(zonal__trainer *t) {
 
 static zonal_status build(zonal__trainer *t) {
     zonal_status status;
-    if (on_cuda(t)) ZONAL_TRY(zonal__device_available());
     ZONAL_TRY(make_stream(t));
     ZONAL_TRY(make_model(t));
     status = build_for_batch(t);
@@ -226,7 +234,7 @@ static zonal_status build(zonal__trainer *t) {
                           inner.message, (long long)t->micro);
     }
     /* Memory was zeroed on the default stream, for which the trainer's does not wait. */
-    if (status == ZONAL_OK && on_cuda(t)) status = zonal__device_synchronise();
+    if (status == ZONAL_OK && !is_host(t)) status = zonal__device_synchronise(t->device);
     return status;
 }
 
@@ -237,6 +245,7 @@ zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal_
     ZONAL_TRY(check(options));
     ZONAL_TRY(ZONAL_NEW(&t, 1, "the trainer"));
     t->options = *options;
+    t->device = t->options.device = zonal__device_or_cpu(options->device);
     status = build(t);
     if (status == ZONAL_OK)
         *out = t;
@@ -245,39 +254,41 @@ zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal_
     return status;
 }
 
-static void drop_launch(zonal__trainer_launch *l) {
+static void drop_launch(zonal__trainer *t) {
+    zonal__trainer_launch *l = &t->launch;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++) {
-        zonal__device_graph_destroy(l->graphs[i]);
-        zonal__device_event_destroy(l->pinned_read[i]);
+        zonal__device_graph_destroy(t->device, l->graphs[i]);
+        zonal__device_event_destroy(t->device, l->pinned_read[i]);
     }
-    zonal__device_pinned_free(l->pinned);
-    zonal__device_stream_destroy(l->stream);
+    zonal__device_pinned_free(t->device, l->pinned);
+    zonal__device_stream_destroy(t->device, l->stream);
 }
 
 static void drop_arrays(zonal__trainer *t) {
     void *const arrays[] = {t->projections,    t->slopes,       t->input,
                             t->output,         t->micro_slopes, t->micro_projections,
                             t->kept_statistics};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) t->memory->give_back(arrays[i]);
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        zonal__device_free(t->device, arrays[i]);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
-        t->memory->give_back(t->groups[g].fixed);
-        t->memory->give_back(t->groups[g].micro_views);
+        zonal__device_free(t->device, t->groups[g].fixed);
+        zonal__device_free(t->device, t->groups[g].micro_views);
         zonal__run_destroy(t->groups[g].run);
     }
 }
 
 void zonal__trainer_destroy(zonal__trainer *t) {
     if (!t) return;
-    if (t->launch.stream) (void)zonal__device_synchronise();
+    if (t->launch.stream) (void)zonal__device_synchronise(t->device);
     zonal__loader_destroy(t->loader);
     zonal__feed_destroy(t->feed);
     if (t->optimisers) t->optimisers->destroy(t->optimiser);
     zonal_objective_destroy(t->objective);
-    if (t->memory) drop_arrays(t);
+    drop_arrays(t);
     zonal__model_destroy(t->model);
     zonal__free(t->wide_projections);
     zonal__free(t->wide_slopes);
-    if (on_cuda(t)) drop_launch(&t->launch); /* on the host CUDA stays asleep */
+    if (!is_host(t)) drop_launch(t);
     zonal__free(t);
 }
 
@@ -291,7 +302,8 @@ int64_t zonal__trainer_steps_per_epoch(const zonal__trainer *t) {
 }
 
 zonal__model *zonal__trainer_model(zonal__trainer *t) {
-    if (on_cuda(t)) (void)zonal__device_synchronise(); /* a failure shows in whatever comes next */
+    if (!is_host(t))
+        (void)zonal__device_synchronise(t->device); /* a failure shows in whatever comes next */
     return t->model;
 }
 

@@ -31,14 +31,14 @@
 #ifndef ZONAL_TRAIN_TRAINER_H
 #define ZONAL_TRAIN_TRAINER_H
 
-#include "backend/optimiser.h"
+#include "backend/training/tables.h"
 #include "data/feed.h"
 #include "nn/run.h"
 #include "nn/schedule.h"
 #include "zonal/loss.h"
 
 typedef struct zonal__trainer_options {
-    zonal_device device;
+    const zonal__device *device; /* NULL: the CPU */
     zonal__network_spec network;
     zonal_objective_options objective; /* device, precision, dtype and threads are set here */
     zonal__loader_options loader;    /* group 0: the global views, group 1, if any: the local ones;

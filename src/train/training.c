@@ -204,15 +204,14 @@ zonal_status zonal__training_open(zonal__training *t) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no pictures to train on: zonal train DIR, or "
                                           "\"data\" in the configuration");
     ZONAL_TRY(zonal__settle_device(t));
-    t->trainer = (zonal__trainer_options){
-        .device = s->device == ZONAL__PLACE_CUDA ? ZONAL_DEVICE_CUDA : ZONAL_DEVICE_CPU,
-        .residence = (zonal__residence)s->residence,
-        .decay_all = s->decay_all,
-        .seed = (uint64_t)s->seed,
-        .zero_last_scale = s->zero_last_scale,
-        .micro_batch = s->micro_batch,
-        .no_graph = !s->graph,
-        .threads = (int)s->threads};
+    t->trainer = (zonal__trainer_options){.device = t->device,
+                                          .residence = (zonal__residence)s->residence,
+                                          .decay_all = s->decay_all,
+                                          .seed = (uint64_t)s->seed,
+                                          .zero_last_scale = s->zero_last_scale,
+                                          .micro_batch = s->micro_batch,
+                                          .no_graph = !s->graph,
+                                          .threads = (int)s->threads};
     ZONAL_TRY(zonal__training_open_views(t));
     ZONAL_TRY(zonal__training_check_views(t));
     ZONAL_TRY(check_batch(t));

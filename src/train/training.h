@@ -36,6 +36,7 @@ typedef struct zonal__training {
     zonal__config *config;       /* NULL: no file was read */
     zonal__training_text *texts; /* those of zonal__training_set, the last first */
 
+    const zonal__device *device; /* set by zonal__training_open */
     zonal__source *source;
     zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
     zonal__trainer_options trainer;

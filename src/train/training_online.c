@@ -50,6 +50,7 @@ zonal_status zonal__training_open_online(zonal__training *t) {
         .queries = t->queries,
         .laws = t->eval_laws,
         .side = (int)s->side,
+        .largest_side = (int)s->largest_side,
         .seed = (uint64_t)s->seed,
         .device = t->trainer.device,
         .threads = (int)s->threads};

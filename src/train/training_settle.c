@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
-#include "backend/nn.h"
+#include "backend/training/tables.h"
 #include "train/training_parts.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16 };
@@ -41,20 +40,21 @@ void zonal__settle_path(zonal__training *t, const char *name, char room[ZONAL__T
 }
 
 int zonal__training_gains_by_bf16(const zonal__training *t) {
-    return t->settings.device == ZONAL__PLACE_CUDA || zonal__nn_cpu_gains_by_bf16();
+    const zonal__training_tables *tables;
+    return zonal__device_training(t->device, &tables) == ZONAL_OK && tables->bf16_pays();
 }
 
 zonal_status zonal__settle_device(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
-    int cuda = s->device != ZONAL__PLACE_CPU && zonal__device_available() == ZONAL_OK;
-    if (s->device == ZONAL__PLACE_CUDA) ZONAL_TRY(zonal__device_available());
-    zonal__settle_word(t, "device", cuda ? ZONAL__PLACE_CUDA : ZONAL__PLACE_CPU, &s->device);
+    ZONAL_TRY(zonal__device_choose(s->device, &t->device));
+    if (strcmp(s->device, "auto") == 0) settle_text(t, "device", t->device->name);
+    s->device = t->device->name;
     if (s->precision == ZONAL__PRECISION_AUTO)
         zonal__settle_word(t, "precision",
                            zonal__training_gains_by_bf16(t) ? ZONAL__PRECISION_BF16
                                                             : ZONAL__PRECISION_FP32,
                            &s->precision);
-    if (s->log_every == 0) s->log_every = cuda ? 50 : 10;
+    if (s->log_every == 0) s->log_every = zonal__device_is_host(t->device) ? 10 : 50;
     return ZONAL_OK;
 }
 
@@ -92,6 +92,9 @@ zonal_status zonal__settle_views(zonal__training *t) {
         s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
     }
     if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
+    if (s->largest_side == 0)
+        s->largest_side =
+            zonal__largest_side((int)(s->side > s->local_side ? s->side : s->local_side));
     if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
     if (s->law == ZONAL__LAW_AUTO)
         zonal__settle_word(t, "law",

@@ -73,6 +73,7 @@ void zonal__training_fill_loader(zonal__training *t) {
                                                  .height = (int)s->local_side,
                                                  .laws = t->laws + s->views,
                                                  .first = (int)s->views}},
+                                      .largest_side = (int)s->largest_side,
                                       .workers = (int)s->workers};
     zonal__training_normalisation(t, loader->mean, loader->deviation);
 }

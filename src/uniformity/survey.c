@@ -7,7 +7,7 @@ zonal_status zonal__survey_init(const zonal__problem *problem, const zonal__pair
                                 int n_psi, zonal__survey *survey) {
     zonal__problem local = *problem;
     *survey = (zonal__survey){.n = problem->rows, .d = problem->dim, .n_psi = n_psi};
-    survey->backend = zonal__backend_cpu();
+    survey->backend = zonal__device_cpu()->backend;
     local.psi = psi;
     local.n_psi = n_psi;
     ZONAL_TRY(ZONAL_NEW(&survey->moments, survey->d * (survey->d + 1), "the moments"));

@@ -5,7 +5,7 @@
 #ifndef ZONAL_UNIFORMITY_SURVEY_H
 #define ZONAL_UNIFORMITY_SURVEY_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 typedef struct zonal__survey {
     int64_t n, d;

@@ -5,7 +5,7 @@ Run with Python 3, torch and torchvision (0.14 made the stored numbers):
     python3 make_network.py > network.h
 It takes a few seconds.
 
-Parameters, pictures and the loss's coefficients come from a hash that tests/test_network.c repeats,
+Parameters, pictures and the loss's coefficients come from a hash that nn/test_network.c repeats,
 rounded to float32 first, so only results are stored. Of an array that is not stored whole there is
 its norm and a sum of its elements with pseudo-random signs, in PyTorch's order: an error of any
 kind, a wrong layout among them, shows in the sum with about the size of its own norm.

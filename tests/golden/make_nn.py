@@ -4,7 +4,7 @@
 Run with Python 3 and torch (1.13 made the stored numbers):
     python3 make_nn.py > nn.h
 
-Inputs are multiples of 1/64 between -2 and 2, made by a hash that tests/test_nn.c repeats, so that
+Inputs are multiples of 1/64 between -2 and 2, made by a hash that backend/test_nn.c repeats, so that
 they are exact in fp32 and in bf16 and only results are stored. Arrays are channels last here and in
 C; PyTorch sees them with channels first. The gradients are those of sum(y * dy).
 """
@@ -18,7 +18,7 @@ ACTIVATIONS = {
     "RELU": torch.relu,
     "GELU": F.gelu,  # the exact one is torch's default
 }
-# The numbers of the arrays, which keep their elements apart; tests/test_nn.c has the same.
+# The numbers of the arrays, which keep their elements apart; backend/test_nn.c has the same.
 X, RESIDUAL, WEIGHT, BIAS, SCALE, DY = range(6)
 STEPS = 3  # of a norm in training
 

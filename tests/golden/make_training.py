@@ -6,7 +6,7 @@ Run with Python 3, torch and torchvision (1.13 and 0.14 made the stored numbers)
 It takes a few seconds.
 
 The networks are those of make_network.py: torchvision's blocks, narrow, with a projector. First
-weights and pictures come from its hash, which tests/test_training.c repeats. The two views of a
+weights and pictures come from its hash, which train/test_training.c repeats. The two views of a
 picture have part of their numbers in common; every step has pictures of its own. Both views go
 through the network as one batch.
 

@@ -4,7 +4,7 @@
 Run with Python 3, torch and torchvision (0.14 made the stored numbers):
     python3 make_views.py > views.h
 
-Sources are filled by a hash that tests/test_views.c repeats, so only parameters and results are
+Sources are filled by a hash that backend/test_views.c repeats, so only parameters and results are
 stored. Parameters are rounded to float first, since that is what zonal__view holds; the operations
 then run on float64 tensors. torchvision is exact there to about 1e-15 but for gaussian_blur, whose
 taps it computes in float32.

@@ -5,11 +5,29 @@
 
 #include <pthread.h>
 
+#include "core/memory.h"
+
+zonal_status zonal__cpu_create(const zonal__problem *problem, size_t size, const char *what,
+                               zonal__cpu_filler *fill, void (*destroy)(zonal__work *work),
+                               zonal__work **out) {
+    void *memory;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(zonal__alloc(1, size, what, &memory));
+    status = fill(problem, memory);
+    if (status == ZONAL_OK)
+        *out = memory;
+    else
+        destroy(memory);
+    return status;
+}
+
 static zonal__backend table;
 
 static void fill(void) {
     table = *zonal__backend_ref();
     table.name = "cpu";
+    table.is_oracle = 0;
     table.operations[ZONAL__PAIRS] = &zonal__cpu_pairs;
     table.operations[ZONAL__KL] = &zonal__cpu_kl;
     table.operations[ZONAL__MOMENTS] = &zonal__cpu_moments;

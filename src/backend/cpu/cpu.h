@@ -19,4 +19,11 @@ extern const zonal__operation_table zonal__cpu_invariance;
 extern const zonal__operation_table zonal__cpu_eigenvalues;
 #endif
 
+/* The create of an operation: takes the work, "size" bytes and zeroed, and lets fill do the rest.
+ * What fill leaves behind when it fails is destroyed. "what" is for the sentence. */
+typedef zonal_status zonal__cpu_filler(const zonal__problem *problem, zonal__work *work);
+zonal_status zonal__cpu_create(const zonal__problem *problem, size_t size, const char *what,
+                               zonal__cpu_filler *fill, void (*destroy)(zonal__work *work),
+                               zonal__work **out);
+
 #endif

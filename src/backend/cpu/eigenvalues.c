@@ -105,16 +105,7 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
 }
 
 static zonal_status create(const zonal__problem *problem, zonal__work **out) {
-    zonal__work *work;
-    *out = NULL;
-    ZONAL_TRY(ZONAL_NEW(&work, 1, "the eigenvalues"));
-    zonal_status status = fill(problem, work);
-    if (status != ZONAL_OK) {
-        destroy(work);
-        return status;
-    }
-    *out = work;
-    return ZONAL_OK;
+    return zonal__cpu_create(problem, sizeof **out, "the eigenvalues", fill, destroy, out);
 }
 
 static size_t scratch_bytes(const zonal__work *work) {

@@ -67,16 +67,7 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
 }
 
 static zonal_status create(const zonal__problem *problem, zonal__work **out) {
-    zonal__work *work;
-    *out = NULL;
-    ZONAL_TRY(ZONAL_NEW(&work, 1, "the KL work"));
-    zonal_status status = fill(problem, work);
-    if (status != ZONAL_OK) {
-        destroy(work);
-        return status;
-    }
-    *out = work;
-    return ZONAL_OK;
+    return zonal__cpu_create(problem, sizeof **out, "the KL work", fill, destroy, out);
 }
 
 static size_t scratch_bytes(const zonal__work *work) {
@@ -147,9 +138,9 @@ static zonal_status compute(zonal__work *work, const void *x, double *value, voi
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
-                        void *gradient, double factor) {
+                        void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, compute, work, x, value, gradient, scale);
 }
 
 const zonal__operation_table zonal__cpu_kl = {

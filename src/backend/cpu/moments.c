@@ -59,19 +59,6 @@ static zonal_status fill(const zonal__problem *problem, int matrix, zonal__work 
     return zonal__alloc(d * d, work->rows.kernels->size, "the second moment", &work->a);
 }
 
-static zonal_status create(const zonal__problem *problem, int matrix, zonal__work **out) {
-    zonal__work *work;
-    *out = NULL;
-    ZONAL_TRY(ZONAL_NEW(&work, 1, "the moments"));
-    zonal_status status = fill(problem, matrix, work);
-    if (status != ZONAL_OK) {
-        destroy(work);
-        return status;
-    }
-    *out = work;
-    return ZONAL_OK;
-}
-
 static size_t scratch_bytes(const zonal__work *work) {
     size_t d = (size_t)work->rows.dim;
     size_t bytes = sizeof *work + zonal__cpu_rows_bytes(&work->rows) +
@@ -151,18 +138,26 @@ static zonal_status moments_compute(zonal__work *work, const void *x, double *va
     return ZONAL_OK;
 }
 
-static zonal_status moments_create(const zonal__problem *problem, zonal__work **work) {
-    return create(problem, problem->degree2 != 0, work);
+static zonal_status moments_fill(const zonal__problem *problem, zonal__work *work) {
+    return fill(problem, problem->degree2 != 0, work);
+}
+
+static zonal_status moments_create(const zonal__problem *problem, zonal__work **out) {
+    return zonal__cpu_create(problem, sizeof **out, "the moments", moments_fill, destroy, out);
 }
 
 static zonal_status moments_run(zonal__work *work, const void *x, uint32_t step, double *value,
-                                void *gradient, double factor) {
+                                void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, moments_compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, moments_compute, work, x, value, gradient, scale);
 }
 
-static zonal_status covariance_create(const zonal__problem *problem, zonal__work **work) {
-    return create(problem, 1, work);
+static zonal_status covariance_fill(const zonal__problem *problem, zonal__work *work) {
+    return fill(problem, 1, work);
+}
+
+static zonal_status covariance_create(const zonal__problem *problem, zonal__work **out) {
+    return zonal__cpu_create(problem, sizeof **out, "the moments", covariance_fill, destroy, out);
 }
 
 static zonal_status covariance_compute(zonal__work *work, const void *x, double *value,

@@ -40,19 +40,6 @@ static zonal_status fill(const zonal__problem *problem, int n_psi, zonal__work *
     return ZONAL_NEW(&work->weight, problem->rows, "the sums of slopes");
 }
 
-static zonal_status create(const zonal__problem *problem, int n_psi, zonal__work **out) {
-    zonal__work *work;
-    *out = NULL;
-    ZONAL_TRY(ZONAL_NEW(&work, 1, "the pairs"));
-    zonal_status status = fill(problem, n_psi, work);
-    if (status != ZONAL_OK) {
-        destroy(work);
-        return status;
-    }
-    *out = work;
-    return ZONAL_OK;
-}
-
 static size_t scratch_bytes(const zonal__work *work) {
     return sizeof *work + zonal__cpu_rows_bytes(&work->rows) +
            zonal__cpu_tiles_bytes(&work->tiles) +
@@ -93,14 +80,18 @@ static zonal_status pairs_compute(zonal__work *work, const void *x, double *valu
     return ZONAL_OK;
 }
 
-static zonal_status pairs_create(const zonal__problem *problem, zonal__work **work) {
-    return create(problem, 1, work);
+static zonal_status pairs_fill(const zonal__problem *problem, zonal__work *work) {
+    return fill(problem, 1, work);
+}
+
+static zonal_status pairs_create(const zonal__problem *problem, zonal__work **out) {
+    return zonal__cpu_create(problem, sizeof **out, "the pairs", pairs_fill, destroy, out);
 }
 
 static zonal_status pairs_run(zonal__work *work, const void *x, uint32_t step, double *value,
-                              void *gradient, double factor) {
+                              void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, pairs_compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, pairs_compute, work, x, value, gradient, scale);
 }
 
 static void survey_visit(void *context, zonal__cpu_meeting *meeting) {
@@ -111,8 +102,12 @@ static void survey_visit(void *context, zonal__cpu_meeting *meeting) {
                                     work->sum + meeting->row_block * work->n_psi);
 }
 
-static zonal_status survey_create(const zonal__problem *problem, zonal__work **work) {
-    return create(problem, problem->n_psi, work);
+static zonal_status survey_fill(const zonal__problem *problem, zonal__work *work) {
+    return fill(problem, problem->n_psi, work);
+}
+
+static zonal_status survey_create(const zonal__problem *problem, zonal__work **out) {
+    return zonal__cpu_create(problem, sizeof **out, "the pairs", survey_fill, destroy, out);
 }
 
 static zonal_status survey_compute(zonal__work *work, const void *x, double *value, void *gradient,

@@ -1,6 +1,6 @@
 /*
  * exp, expm1 and sincos in double, as straight lines of + - * and integer shifts: a loop around one
- * of them becomes vector code of any width. Measured against long double (tests/test_cpu.c):
+ * of them becomes vector code of any width. Measured against long double (test_cpu.c):
  *
  *     function            domain                 largest error
  *     zonal__exp          all doubles            1.1 ulp; subnormal results to half the last place

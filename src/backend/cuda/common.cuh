@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 extern "C" {
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "core/error.h"
 #include "core/memory.h"
 }
@@ -22,6 +22,28 @@ extern "C" {
 
 extern "C" zonal_status zonal__cuda_status(cudaError_t error, const char *call, const char *file,
                                            int line);
+
+/* While it lives, this thread's CUDA calls go to GPU "index"; then to the one before. It costs a
+ * look at a thread-local where the GPU is current already. A number that is no GPU changes nothing:
+ * names are checked when a device is opened. */
+class zonal__cuda_on {
+  public:
+    explicit zonal__cuda_on(int index) : changed(0) {
+        if (cudaGetDevice(&before) != cudaSuccess || before == index) return;
+        changed = cudaSetDevice(index) == cudaSuccess;
+    }
+    explicit zonal__cuda_on(const zonal__device *device)
+        : zonal__cuda_on(device ? device->index : 0) {
+    }
+    ~zonal__cuda_on() {
+        if (changed) cudaSetDevice(before);
+    }
+    zonal__cuda_on(const zonal__cuda_on &) = delete;
+    zonal__cuda_on &operator=(const zonal__cuda_on &) = delete;
+
+  private:
+    int before, changed;
+};
 
 /* A row that cannot be used, as one number, so that the smallest (the first row) wins by an integer
  * atomic: row * 4 + kind. ZONAL__NO_BAD_ROW when there is none. */
@@ -49,6 +71,18 @@ zonal_status zonal__cuda_alloc(zonal__cuda_base *base, size_t bytes, const char 
 void zonal__cuda_set_stream(zonal__work *work, void *stream);
 zonal_status zonal__cuda_check(zonal__work *work);
 size_t zonal__cuda_scratch_bytes(const zonal__work *work);
+
+/* The devices: device.cu. */
+zonal_status zonal__cuda_count(int *count);
+zonal_status zonal__cuda_describe(int index, zonal_device_info *info);
+extern const zonal__runtime zonal__cuda_runtime;
+/* As the runtime's, on the current GPU: for objects of a GPU, which hold a zonal__cuda_on. */
+zonal_status zonal__cuda_take(size_t bytes, const char *what, void **out);
+zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes);
+zonal_status zonal__cuda_read(void *host, const void *from, size_t bytes);
+zonal_status zonal__cuda_open_stream(void **stream);
+zonal_status zonal__cuda_time(zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              int graph, int warm, int runs, double *microseconds);
 
 /* The operations, one file each; table.cu puts them together. */
 /* Memory of a moments operation that it uses only while it runs; *bytes is its size. */

@@ -1,31 +1,35 @@
+/* GPUs as devices: zonal__cuda_ functions act on the current one, those of the runtime on theirs.
+ */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/common.cuh"
 
-extern "C" {
-#include "backend/device.h"
-}
-
-zonal_status zonal__device_available(void) {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0) return ZONAL_OK;
+zonal_status zonal__cuda_count(int *count) {
+    *count = 0;
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaSuccess && *count > 0) return ZONAL_OK;
     cudaGetLastError();
+    *count = 0;
     return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device can be used here (%s); use the device cpu",
                       error == cudaSuccess ? "none was found" : cudaGetErrorString(error));
 }
 
-zonal_status zonal__device_name(char out[128]) {
+zonal_status zonal__cuda_describe(int index, zonal_device_info *info) {
     cudaDeviceProp properties;
-    ZONAL_TRY(zonal__device_available());
-    ZONAL_TRY(ZONAL_CUDA(cudaGetDeviceProperties(&properties, 0)));
-    int i = 0;
-    for (; i < 127 && properties.name[i]; i++) out[i] = properties.name[i];
-    out[i] = '\0';
+    size_t free_bytes = 0, all_bytes = 0;
+    zonal__cuda_on on(index);
+    ZONAL_TRY(ZONAL_CUDA(cudaGetDeviceProperties(&properties, index)));
+    strncpy(info->model, properties.name, sizeof info->model - 1);
+    info->compute_major = properties.major;
+    info->compute_minor = properties.minor;
+    ZONAL_TRY(ZONAL_CUDA(cudaMemGetInfo(&free_bytes, &all_bytes)));
+    info->free_memory = free_bytes;
+    info->total_memory = all_bytes;
     return ZONAL_OK;
 }
 
-zonal_status zonal__device_alloc(size_t bytes, const char *what, void **out) {
+zonal_status zonal__cuda_take(size_t bytes, const char *what, void **out) {
     size_t free_bytes = 0, all_bytes = 0;
     *out = NULL;
     if (cudaMalloc(out, bytes ? bytes : 1) != cudaSuccess) {
@@ -41,65 +45,100 @@ zonal_status zonal__device_alloc(size_t bytes, const char *what, void **out) {
     return ZONAL_CUDA(cudaStreamSynchronize(NULL)); /* other streams do not wait for the memset */
 }
 
-void zonal__device_free(void *memory) {
+static zonal_status take(const zonal__device *device, size_t bytes, const char *what, void **out) {
+    zonal__cuda_on on(device->index);
+    return zonal__cuda_take(bytes, what, out);
+}
+
+static void give_back(const zonal__device *device, void *memory) {
+    zonal__cuda_on on(device->index);
     cudaFree(memory);
 }
 
-zonal_status zonal__device_write(void *device, const void *host, size_t bytes) {
-    ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice)));
+zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes) {
+    ZONAL_TRY(ZONAL_CUDA(cudaDeviceSynchronize()));
+    ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice)));
     /* cudaMemcpy from ordinary memory may return before the bytes have arrived, and streams made by
-     * zonal__device_stream_create do not wait for the default one. */
+     * stream_create do not wait for the default one. */
     return ZONAL_CUDA(cudaStreamSynchronize(NULL));
 }
 
-zonal_status zonal__device_read(void *host, const void *device, size_t bytes) {
-    return ZONAL_CUDA(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+static zonal_status upload(const zonal__device *device, void *to, const void *host, size_t bytes) {
+    zonal__cuda_on on(device->index);
+    return zonal__cuda_write(to, host, bytes);
 }
 
-zonal_status zonal__device_synchronise(void) {
+zonal_status zonal__cuda_read(void *host, const void *from, size_t bytes) {
+    ZONAL_TRY(ZONAL_CUDA(cudaDeviceSynchronize()));
+    return ZONAL_CUDA(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost));
+}
+
+static zonal_status download(const zonal__device *device, void *host, const void *from,
+                             size_t bytes) {
+    zonal__cuda_on on(device->index);
+    return zonal__cuda_read(host, from, bytes);
+}
+
+static zonal_status synchronise(const zonal__device *device) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaDeviceSynchronize());
 }
 
-zonal_status zonal__device_memory(size_t *free_bytes, size_t *all_bytes) {
+static zonal_status memory(const zonal__device *device, size_t *free_bytes, size_t *all_bytes) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaMemGetInfo(free_bytes, all_bytes));
 }
 
-zonal_status zonal__device_pinned_alloc(size_t bytes, void **out) {
+static zonal_status pinned_alloc(const zonal__device *device, size_t bytes, void **out) {
+    zonal__cuda_on on(device->index);
     *out = NULL;
     return ZONAL_CUDA(cudaMallocHost(out, bytes ? bytes : 1));
 }
 
-void zonal__device_pinned_free(void *memory) {
+static void pinned_free(const zonal__device *device, void *memory) {
+    zonal__cuda_on on(device->index);
     cudaFreeHost(memory);
 }
 
-zonal_status zonal__device_stream_create(void **stream) {
+zonal_status zonal__cuda_open_stream(void **stream) {
     *stream = NULL;
     return ZONAL_CUDA(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking));
 }
 
-void zonal__device_stream_destroy(void *stream) {
+static zonal_status stream_create(const zonal__device *device, void **stream) {
+    zonal__cuda_on on(device->index);
+    return zonal__cuda_open_stream(stream);
+}
+
+static void stream_destroy(const zonal__device *device, void *stream) {
+    zonal__cuda_on on(device->index);
     if (stream) cudaStreamDestroy((cudaStream_t)stream);
 }
 
-zonal_status zonal__device_write_on(void *stream, void *device, const void *host, size_t bytes) {
+static zonal_status write_on(const zonal__device *device, void *stream, void *to, const void *host,
+                             size_t bytes) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(
-        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
+        cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
 }
 
-zonal_status zonal__device_copy_on(void *stream, void *to, const void *from, size_t bytes) {
+static zonal_status copy_on(const zonal__device *device, void *stream, void *to, const void *from,
+                            size_t bytes) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream));
 }
 
 /* Thread-local: what cannot be captured is refused in this thread, where it would be a fault, and
  * allowed in others, such as the workers of a loader that take pinned memory meanwhile. */
-zonal_status zonal__device_graph_begin(void *stream) {
+static zonal_status graph_begin(const zonal__device *device, void *stream) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(
         cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal));
 }
 
-zonal_status zonal__device_graph_end(void *stream, void **graph) {
+static zonal_status graph_end(const zonal__device *device, void *stream, void **graph) {
+    zonal__cuda_on on(device->index);
     cudaGraph_t captured = NULL;
     cudaGraphExec_t replay = NULL;
     *graph = NULL;
@@ -110,32 +149,39 @@ zonal_status zonal__device_graph_end(void *stream, void **graph) {
     return status;
 }
 
-zonal_status zonal__device_graph_launch(void *graph, void *stream) {
+static zonal_status graph_launch(const zonal__device *device, void *graph, void *stream) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaGraphLaunch((cudaGraphExec_t)graph, (cudaStream_t)stream));
 }
 
-void zonal__device_graph_destroy(void *graph) {
+static void graph_destroy(const zonal__device *device, void *graph) {
+    zonal__cuda_on on(device->index);
     if (graph) cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
-zonal_status zonal__device_event_create(void **event) {
+static zonal_status event_create(const zonal__device *device, void **event) {
+    zonal__cuda_on on(device->index);
     *event = NULL;
     return ZONAL_CUDA(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
 }
 
-void zonal__device_event_destroy(void *event) {
+static void event_destroy(const zonal__device *device, void *event) {
+    zonal__cuda_on on(device->index);
     if (event) cudaEventDestroy((cudaEvent_t)event);
 }
 
-zonal_status zonal__device_event_record(void *event, void *stream) {
+static zonal_status event_record(const zonal__device *device, void *event, void *stream) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
 
-zonal_status zonal__device_event_hold(void *event, void *stream) {
+static zonal_status event_hold(const zonal__device *device, void *event, void *stream) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0));
 }
 
-zonal_status zonal__device_event_wait(void *event) {
+static zonal_status event_wait(const zonal__device *device, void *event) {
+    zonal__cuda_on on(device->index);
     return ZONAL_CUDA(cudaEventSynchronize((cudaEvent_t)event));
 }
 
@@ -185,8 +231,8 @@ static zonal_status measure(timer *t, zonal_status (*enqueue)(void *, void *), v
     return ZONAL_OK;
 }
 
-zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *stream), void *context,
-                                int graph, int warm, int runs, double *microseconds) {
+zonal_status zonal__cuda_time(zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              int graph, int warm, int runs, double *microseconds) {
     timer t = {};
     void *memory;
     *microseconds = 0;
@@ -205,3 +251,17 @@ zonal_status zonal__device_time(zonal_status (*enqueue)(void *context, void *str
     zonal__free(times);
     return status;
 }
+
+static zonal_status time_work(const zonal__device *device,
+                              zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              int graph, int warm, int runs, double *microseconds) {
+    zonal__cuda_on on(device->index);
+    return zonal__cuda_time(enqueue, context, graph, warm, runs, microseconds);
+}
+
+/* In the order of zonal__runtime. */
+extern "C" const zonal__runtime zonal__cuda_runtime = {
+    take,         give_back,     upload,        download,       memory,     synchronise,
+    pinned_alloc, pinned_free,   stream_create, stream_destroy, write_on,   copy_on,
+    event_create, event_destroy, event_record,  event_hold,     event_wait, graph_begin,
+    graph_end,    graph_launch,  graph_destroy, time_work};

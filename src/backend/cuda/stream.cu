@@ -21,9 +21,9 @@
  * 1/B. The value's degrees 1 and 2 are therefore taken from the moments, where such a bias cancels,
  * and only the rest of psi is summed over pairs.
  */
-#include <cublas_v2.h>
 #include <math.h>
 
+#include "backend/cuda/blas.cuh"
 #include "backend/cuda/fit.cuh"
 #include "backend/cuda/stream.cuh"
 
@@ -76,6 +76,7 @@ typedef struct stream_work {
     int range;             /* KL: BROAD, PLAIN or RUNNING */
     double centre;         /* KL, PLAIN: log phi at c = 0 */
     float base_weight;     /* taken off every weight: see project_rows */
+    const zonal__blas *cublas;
     cublasHandle_t blas;
     void *workspace;
 } stream_work;
@@ -427,10 +428,10 @@ static zonal_status multiply(const stream_work *work, int a_across, int b_across
                              int64_t n, int64_t k, const float *alpha, const void *a, int64_t lda,
                              const void *b, int64_t ldb, const float *beta, float *out,
                              int64_t ldo) {
-    return BLAS(cublasGemmEx(work->blas, a_across ? CUBLAS_OP_T : CUBLAS_OP_N,
-                             b_across ? CUBLAS_OP_T : CUBLAS_OP_N, (int)m, (int)n, (int)k, alpha, a,
-                             type16(work), (int)lda, b, type16(work), (int)ldb, beta, out,
-                             CUDA_R_32F, (int)ldo, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    return BLAS(work->cublas->gemm(
+        work->blas, a_across ? CUBLAS_OP_T : CUBLAS_OP_N, b_across ? CUBLAS_OP_T : CUBLAS_OP_N,
+        (int)m, (int)n, (int)k, alpha, a, type16(work), (int)lda, b, type16(work), (int)ldb, beta,
+        out, CUDA_R_32F, (int)ldo, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 static const void *at16(const void *base, int64_t elements) {
@@ -461,7 +462,8 @@ static zonal_status gather(const stream_work *work, const tile *at, int64_t rows
     const float fixed = 1 / (ROW_SCALE * work->weight_scale), sum = 1;
     const float *alpha = work->narrow ? &work->numbers->alpha : &fixed;
     const float *one = work->narrow ? &work->numbers->one : &sum;
-    if (work->narrow) ZONAL_TRY(BLAS(cublasSetPointerMode(work->blas, CUBLAS_POINTER_MODE_DEVICE)));
+    if (work->narrow)
+        ZONAL_TRY(BLAS(work->cublas->set_pointer_mode(work->blas, CUBLAS_POINTER_MODE_DEVICE)));
     for (int part = 0; part < (work->split ? 3 : 1); part++) {
         ZONAL_TRY(multiply(work, 0, 0, dim, rows, at->cols, alpha, at16(row[part], j0 * ld), ld,
                            weight[part], PANEL, one, o + i0 * dim, dim));
@@ -469,7 +471,7 @@ static zonal_status gather(const stream_work *work, const tile *at, int64_t rows
             ZONAL_TRY(multiply(work, 0, 1, dim, at->cols, rows, alpha, at16(row[part], i0 * ld), ld,
                                weight[part], PANEL, one, o + j0 * dim, dim));
     }
-    return BLAS(cublasSetPointerMode(work->blas, CUBLAS_POINTER_MODE_HOST));
+    return BLAS(work->cublas->set_pointer_mode(work->blas, CUBLAS_POINTER_MODE_HOST));
 }
 
 template <typename In, typename T> static zonal_status split(stream_work *work, const void *x) {
@@ -579,9 +581,9 @@ static zonal_status run_as(stream_work *work, const void *x, double *value, void
     const zonal__problem *problem = &work->base.problem;
     double b = (double)work->rows, n = problem->keep_diagonal ? b : b - 1;
     cudaStream_t stream = work->base.stream;
-    ZONAL_TRY(BLAS(cublasSetStream(work->blas, stream)));
+    ZONAL_TRY(BLAS(work->cublas->set_stream(work->blas, stream)));
     /* Setting the stream resets the workspace to cuBLAS's own pool: ours again, for graphs. */
-    ZONAL_TRY(BLAS(cublasSetWorkspace(work->blas, work->workspace, WORKSPACE)));
+    ZONAL_TRY(BLAS(work->cublas->set_workspace(work->blas, work->workspace, WORKSPACE)));
     zonal__cuda_moments.set_stream(work->low, stream);
     ZONAL_TRY(zonal__cuda_moments.run(work->low, x, 0, work->low_value, NULL, 0));
     ZONAL_TRY(split_any<T>(work, x));
@@ -621,7 +623,7 @@ void zonal__cuda_stream_destroy(zonal__work *opaque) {
                       work->row_sum, work->row_top, work->low_value,
                       work->largest, work->numbers, work->workspace};
     for (void *block : memory) cudaFree(block);
-    if (work->blas) cublasDestroy(work->blas);
+    if (work->blas) work->cublas->destroy(work->blas);
     zonal__device_fit_fini(&work->fit);
     zonal__cuda_base_fini(&work->base);
     zonal__free(work);
@@ -689,6 +691,7 @@ static zonal_status build(stream_work *work) {
     const zonal__problem *problem = &work->base.problem;
     const zonal__fit *fit = work->kl ? problem->log_phi : problem->psi->fit;
     double largest = 1;
+    ZONAL_TRY(zonal__cuda_blas(&work->cublas));
     ZONAL_TRY(zonal__device_fit_init(&work->base, work->kl ? NULL : problem->psi, problem->log_phi,
                                      &work->fit));
     if (fit) {
@@ -718,8 +721,8 @@ static zonal_status build(stream_work *work) {
     if (work->kl) ZONAL_TRY(take(work, work->rows, sizeof(double), "the maxima", &work->row_top));
     ZONAL_TRY(
         take(work, (int64_t)WORKSPACE, 1, "the matrix products' workspace", &work->workspace));
-    ZONAL_TRY(BLAS(cublasCreate(&work->blas)));
-    return BLAS(cublasSetMathMode(work->blas, CUBLAS_DEFAULT_MATH));
+    ZONAL_TRY(BLAS(work->cublas->create(&work->blas)));
+    return BLAS(work->cublas->set_math_mode(work->blas, CUBLAS_DEFAULT_MATH));
 }
 
 zonal_status zonal__cuda_stream_create(const zonal__problem *problem, zonal__operation operation,

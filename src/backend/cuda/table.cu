@@ -255,16 +255,55 @@ const zonal__operation_table zonal__cuda_objective = {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* An operation's entry points on the GPU that its problem names. */
+template <const zonal__operation_table *op> struct on_its_device {
+    static const zonal__device *device_of(const zonal__work *work) {
+        return ((const zonal__cuda_base *)work)->problem.device;
+    }
+    static zonal_status create(const zonal__problem *problem, zonal__work **work) {
+        zonal__cuda_on on(problem->device);
+        return op->create(problem, work);
+    }
+    static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
+                            void *gradient, double scale) {
+        zonal__cuda_on on(device_of(work));
+        const zonal__problem *problem = &((const zonal__cuda_base *)work)->problem;
+        /* Inside, losses are told the factor of the bare value's gradient. */
+        double factor = op == &zonal__cuda_objective ? scale : scale * problem->factor;
+        return op->run(work, x, step, value, gradient, factor);
+    }
+    static void destroy(zonal__work *work) {
+        if (!work) return;
+        zonal__cuda_on on(device_of(work));
+        op->destroy(work);
+    }
+    static zonal_status check(zonal__work *work) {
+        zonal__cuda_on on(device_of(work));
+        return op->check(work);
+    }
+    static constexpr zonal__operation_table table = {
+        create, run, destroy, zonal__cuda_scratch_bytes, zonal__cuda_set_stream, check};
+};
+
 /* In the order of enum zonal__operation: C++17 has no designators for arrays. Surveys, moments of
  * the data and eigenvalues are not losses; they stay on the CPU. */
 static_assert(ZONAL__PAIRS == 0 && ZONAL__KL == 1 && ZONAL__MOMENTS == 2 && ZONAL__SLICED == 3 &&
                   ZONAL__OBJECTIVE == 8 && ZONAL__OPERATIONS == 9,
               "the table below follows enum zonal__operation");
-static const zonal__backend table = {"cuda",
-                                     {&zonal__cuda_pairs, &zonal__cuda_kl, &zonal__cuda_moments,
-                                      &zonal__cuda_sliced, NULL, NULL, NULL, NULL,
-                                      &zonal__cuda_objective}};
+static const zonal__backend table = {
+    "cuda",
+    0, /* a device, */
+    0, /* and no oracle */
+    zonal__cuda_count,
+    zonal__cuda_describe,
+    &zonal__cuda_runtime,
+    1u << ZONAL_PRECISION_FP32 | 1u << ZONAL_PRECISION_TF32 | 1u << ZONAL_PRECISION_BF16,
+    1u << ZONAL_DTYPE_FP32 | 1u << ZONAL_DTYPE_BF16 | 1u << ZONAL_DTYPE_FP16,
+    ZONAL__SMALL_BATCH,
+    {&on_its_device<&zonal__cuda_pairs>::table, &on_its_device<&zonal__cuda_kl>::table,
+     &on_its_device<&zonal__cuda_moments>::table, &on_its_device<&zonal__cuda_sliced>::table, NULL,
+     NULL, NULL, NULL, &on_its_device<&zonal__cuda_objective>::table}};
 
-const zonal__backend *zonal__backend_cuda(void) {
-    return zonal__device_available() == ZONAL_OK ? &table : NULL;
+extern "C" const zonal__backend *zonal__backend_cuda(void) {
+    return &table;
 }

@@ -1,0 +1,159 @@
+/* Handles, errors and choices of the process: nn_libraries.cuh. */
+#include "backend/cuda/training/nn_libraries.cuh"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+extern "C" {
+#include "backend/device.h"
+}
+
+enum { MOST_DEVICES = 64 };
+
+static struct {
+    pthread_mutex_t cudnn_lock; /* for calls with a cuDNN handle */
+    pthread_mutex_t lock;       /* for all that follows */
+    cudnnHandle_t cudnn[MOST_DEVICES];
+    cublasLtHandle_t lt[MOST_DEVICES];
+    zonal__choices *choices[MOST_DEVICES]; /* NULL: none yet */
+} process = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, {}, {}, {}};
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+zonal_status zonal__cudnn_status(cudnnStatus_t status, const char *call, const char *file,
+                                 int line) {
+    if (status == CUDNN_STATUS_SUCCESS) return ZONAL_OK;
+    zonal_status ours = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED
+                            ? ZONAL_UNSUPPORTED
+                            : ZONAL_DEVICE;
+    if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        ours = ZONAL_MEMORY;
+    return zonal__fail(ours, file, line, "cuDNN failed: %s (in %s)", cudnnGetErrorString(status),
+                       call);
+}
+
+zonal_status zonal__lt_status(cublasStatus_t status, const char *call, const char *file, int line) {
+    if (status == CUBLAS_STATUS_SUCCESS) return ZONAL_OK;
+    zonal_status ours = status == CUBLAS_STATUS_NOT_SUPPORTED  ? ZONAL_UNSUPPORTED
+                        : status == CUBLAS_STATUS_ALLOC_FAILED ? ZONAL_MEMORY
+                                                               : ZONAL_DEVICE;
+    return zonal__fail(ours, file, line, "cuBLASLt failed: %s (in %s)",
+                       cublasLtGetStatusString(status), call);
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static zonal_status current_device(int *device) {
+    ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(device)));
+    if (*device < 0 || *device >= MOST_DEVICES)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "networks run on the first %d GPUs, not on number %d",
+                          MOST_DEVICES, *device);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__libraries_cudnn(cudnnHandle_t *out) {
+    int device;
+    zonal_status status = ZONAL_OK;
+    *out = NULL;
+    ZONAL_TRY(current_device(&device));
+    pthread_mutex_lock(&process.lock);
+    if (!process.cudnn[device]) {
+        status = ZONAL_CUDNN(cudnnCreate(&process.cudnn[device]));
+        if (status != ZONAL_OK) process.cudnn[device] = NULL;
+    }
+    *out = process.cudnn[device];
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
+
+zonal_status zonal__libraries_lt(cublasLtHandle_t *out) {
+    int device;
+    zonal_status status = ZONAL_OK;
+    *out = NULL;
+    ZONAL_TRY(current_device(&device));
+    pthread_mutex_lock(&process.lock);
+    if (!process.lt[device]) {
+        status = ZONAL_LT(cublasLtCreate(&process.lt[device]));
+        if (status != ZONAL_OK) process.lt[device] = NULL;
+    }
+    *out = process.lt[device];
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
+
+void zonal__libraries_lock(void) {
+    pthread_mutex_lock(&process.cudnn_lock);
+}
+
+void zonal__libraries_unlock(void) {
+    pthread_mutex_unlock(&process.cudnn_lock);
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+/* Those of the current device; it is locked. GPUs of one machine may differ. */
+static zonal_status choices_here(zonal__choices **out) {
+    int device;
+    void *memory;
+    *out = NULL;
+    ZONAL_TRY(current_device(&device));
+    if (!process.choices[device]) {
+        ZONAL_TRY(zonal__alloc(1, sizeof(zonal__choices), "the table of choices", &memory));
+        process.choices[device] = (zonal__choices *)memory;
+    }
+    *out = process.choices[device];
+    return ZONAL_OK;
+}
+
+int zonal__libraries_find(const char *key, char text[ZONAL__CHOICE_TEXT]) {
+    zonal__choices *choices;
+    pthread_mutex_lock(&process.lock);
+    const char *found =
+        choices_here(&choices) == ZONAL_OK ? zonal__choices_find(choices, key) : NULL;
+    if (found) memcpy(text, found, strlen(found) + 1);
+    pthread_mutex_unlock(&process.lock);
+    return found != NULL;
+}
+
+void zonal__libraries_put(const char *key, const char *text) {
+    zonal__choices *choices;
+    pthread_mutex_lock(&process.lock);
+    int kept = choices_here(&choices) == ZONAL_OK && zonal__choices_put(choices, key, text);
+    pthread_mutex_unlock(&process.lock);
+    if (!kept) zonal__log("the measured choice for %s is not kept: there is no room for it", key);
+}
+
+/* What a choice is good for: another GPU or library may number its algorithms differently. */
+static zonal_status describe_machine(const zonal__device *device, char *out, size_t size) {
+    zonal_device_info info;
+    ZONAL_TRY(zonal__device_describe(device, &info));
+    snprintf(out, size, "%s, cuDNN %zu, cuBLASLt %zu", info.model, cudnnGetVersion(),
+             cublasLtGetVersion());
+    return ZONAL_OK;
+}
+
+extern "C" zonal_status zonal__cuda_choices_read(const zonal__device *device, const char *path) {
+    char machine[256];
+    zonal__choices *choices;
+    zonal__cuda_on on(device);
+    ZONAL_TRY(describe_machine(device, machine, sizeof machine));
+    pthread_mutex_lock(&process.lock);
+    zonal_status status = choices_here(&choices);
+    if (status == ZONAL_OK) status = zonal__choices_read(choices, machine, path);
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
+
+extern "C" zonal_status zonal__cuda_choices_write(const zonal__device *device, const char *path) {
+    char machine[256];
+    zonal__choices *choices;
+    zonal__cuda_on on(device);
+    ZONAL_TRY(describe_machine(device, machine, sizeof machine));
+    pthread_mutex_lock(&process.lock);
+    zonal_status status = choices_here(&choices);
+    if (status == ZONAL_OK) status = zonal__choices_write(choices, machine, path);
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}

@@ -1,0 +1,44 @@
+/*
+ * cuDNN and cuBLASLt as the layers use them: their errors as a status, one handle of each for every
+ * device of the process, and the process's table of measured choices (backend/training/choices.h).
+ *
+ * The handles and the table are made on first use and live until the process ends: layers come and
+ * go, and making a handle takes a second. cuDNN's handle is one thread's at a time: whoever calls
+ * cuDNN with it holds the lock. cuBLASLt's needs none.
+ */
+#ifndef ZONAL_BACKEND_CUDA_TRAINING_NN_LIBRARIES_CUH
+#define ZONAL_BACKEND_CUDA_TRAINING_NN_LIBRARIES_CUH
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "backend/cuda/common.cuh"
+
+extern "C" {
+#include "backend/training/choices.h"
+}
+
+/* ZONAL_CUDNN(cudnnSetStream(...)), ZONAL_LT(cublasLtMatmul(...)): a call as a status. */
+#define ZONAL_CUDNN(call) zonal__cudnn_status((call), #call, __FILE__, __LINE__)
+#define ZONAL_LT(call)    zonal__lt_status((call), #call, __FILE__, __LINE__)
+
+extern "C" {
+zonal_status zonal__cudnn_status(cudnnStatus_t status, const char *call, const char *file,
+                                 int line);
+zonal_status zonal__lt_status(cublasStatus_t status, const char *call, const char *file, int line);
+
+/* Of the current device. */
+zonal_status zonal__libraries_cudnn(cudnnHandle_t *out);
+zonal_status zonal__libraries_lt(cublasLtHandle_t *out);
+
+/* For cuDNN's handle. */
+void zonal__libraries_lock(void);
+void zonal__libraries_unlock(void);
+
+/* The process's choices. find: 1 and the text, or 0. put: a full table is said in the log, since a
+ * later process then measures anew. */
+int zonal__libraries_find(const char *key, char text[ZONAL__CHOICE_TEXT]);
+void zonal__libraries_put(const char *key, const char *text);
+}
+
+#endif

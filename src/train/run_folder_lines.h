@@ -1,0 +1,15 @@
+/*
+ * Of the lines of a run's metrics.jsonl, what only the run folder itself has to do with.
+ */
+#ifndef ZONAL_TRAIN_RUN_FOLDER_LINES_H
+#define ZONAL_TRAIN_RUN_FOLDER_LINES_H
+
+#include "train/run_folder.h"
+
+zonal_status zonal__run_folder_add_checkpoint(zonal__run_folder *folder, int64_t step, double score,
+                                              int best);
+
+/* Fills "best" and "seconds" from the lines of the file at this path, if it is there. */
+zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path);
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * Views on the GPU, fed step by step, against the loader's on the host: the same samples and
+ * labels, the same pictures to 1/255, whether the source is resident or streamed. Skipped where
+ * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
+ */
+#include <stdlib.h>
+
+#include "backend/device.h"
+#include "core/memory.h"
+#include "data/feed.h"
+#include "gpu.h"
+
+enum { BATCH = 12, SIDE = 40, LOCAL = 24, STEPS = 9 };
+
+static int no_gpu(void) {
+    return gpu_is_missing(gpu_device() != NULL);
+}
+
+typedef struct laws {
+    zonal__view_law global[2], local[3];
+} laws;
+
+static zonal__loader_options options_for(zonal__source *source, laws *l, int photographs) {
+    for (int v = 0; v < 2; v++) {
+        if (photographs)
+            zonal__view_law_byol(v, &l->global[v]);
+        else
+            zonal__view_law_texture(&l->global[v]);
+    }
+    for (int v = 0; v < 3; v++) {
+        if (photographs)
+            zonal__view_law_local(&l->local[v]);
+        else
+            zonal__view_law_texture(&l->local[v]);
+    }
+    return (zonal__loader_options){
+        .source = source,
+        .batch = BATCH,
+        .groups = 2,
+        .group = {{.views = 2, .width = SIDE, .height = SIDE, .laws = l->global},
+                  {.views = 3, .width = LOCAL, .height = LOCAL, .laws = l->local, .first = 2}},
+        .channels = photographs ? 3 : 1,
+        .seed = test_seed};
+}
+
+/* The largest difference between one group's views on the host and on the device. */
+static double largest_difference(const zonal__loader_options *o, int g, const zonal__batch *host,
+                                 const zonal__batch *device) {
+    const zonal__view_group *group = &o->group[g];
+    size_t n = (size_t)(group->views * host->count * group->width * group->height * o->channels);
+    float *there = malloc(n * sizeof *there);
+    const float *here = host->views[g];
+    double worst = 0;
+    if (!CHECK_OK(zonal__device_read(gpu_device(), there, device->views[g], n * sizeof *there)))
+        worst = INFINITY;
+    for (size_t i = 0; i < n && worst < INFINITY; i++) {
+        double e = fabs((double)there[i] - here[i]);
+        worst = !(e <= worst) ? e : worst;
+    }
+    free(there);
+    return worst;
+}
+
+/* Pictures of one size and of three classes, of which one is corrupt. */
+enum { MADE_UP = 50, CORRUPT = 11, MADE_UP_SIDE = 32 };
+
+static zonal_status read_made_up(zonal__source *source, int64_t index, zonal__image *out) {
+    (void)source;
+    if (index == CORRUPT) return ZONAL_FAIL(ZONAL_FORMAT, "picture %d is torn", (int)index);
+    ZONAL_TRY(zonal__image_shape(out, MADE_UP_SIDE, MADE_UP_SIDE, 1));
+    for (int64_t i = 0; i < MADE_UP_SIDE * MADE_UP_SIDE; i++)
+        out->pixels[i] = (uint8_t)((index * 7 + i * 3) % 251);
+    return ZONAL_OK;
+}
+
+static void check_steps(zonal__source *source, int photographs, zonal__residence residence) {
+    laws l;
+    zonal__feed_options options = {.loader = options_for(source, &l, photographs),
+                                   .residence = residence};
+    zonal__loader *loader;
+    zonal__feed *feed;
+    void *stream = NULL;
+    if (!CHECK_OK(zonal__loader_create(&options.loader, &loader))) return;
+    if (CHECK_OK(zonal__feed_create(&options, &feed)) &&
+        CHECK_OK(zonal__device_stream_create(gpu_device(), &stream))) {
+        CHECK(zonal__feed_is_resident(feed) == (residence == ZONAL__RESIDENCE_RESIDENT));
+        for (int step = 0; step < STEPS; step++) {
+            const zonal__batch *host, *device;
+            if (!CHECK_OK(zonal__loader_next(loader, &host)) ||
+                !CHECK_OK(zonal__feed_next(feed, stream, &device)) ||
+                !CHECK_OK(zonal__device_synchronise(gpu_device())))
+                break;
+            CHECK(host->step == device->step && host->count == device->count);
+            CHECK(memcmp(host->samples, device->samples, (size_t)host->count * 8) == 0);
+            if (host->labels && CHECK(device->labels != NULL))
+                CHECK(memcmp(host->labels, device->labels, (size_t)host->count * 4) == 0);
+            for (int g = 0; g < 2; g++) {
+                double worst = largest_difference(&options.loader, g, host, device);
+                CHECK_MSG(worst <= 1.0 / 255, "step %d, group %d: off by %.3g of 1/255", step, g,
+                          worst * 255);
+            }
+        }
+    }
+    zonal__feed_destroy(feed);
+    zonal__device_stream_destroy(gpu_device(), stream);
+    zonal__loader_destroy(loader);
+}
+
+/* The views of a step as they lie on the device, to the bit. */
+static int same_views(const zonal__loader_options *o, const zonal__batch *a,
+                      const zonal__batch *b) {
+    int same = a->step == b->step && a->count == b->count;
+    for (int g = 0; g < o->groups; g++) {
+        const zonal__view_group *group = &o->group[g];
+        size_t bytes = sizeof(float) * (size_t)(group->views * a->count * group->width *
+                                                group->height * o->channels);
+        char *x = malloc(bytes), *y = malloc(bytes);
+        same &= CHECK_OK(zonal__device_read(gpu_device(), x, a->views[g], bytes)) &&
+                CHECK_OK(zonal__device_read(gpu_device(), y, b->views[g], bytes)) &&
+                memcmp(x, y, bytes) == 0;
+        free(x);
+        free(y);
+    }
+    return same;
+}
+
+/* The next step by graphs, one for each turn. */
+static zonal_status replay(zonal__feed *feed, void *stream, void **graphs,
+                           const zonal__batch **batch) {
+    int turn;
+    ZONAL_TRY(zonal__feed_prepare(feed, stream, batch, &turn));
+    if (!graphs[turn]) {
+        ZONAL_TRY(zonal__device_graph_begin(gpu_device(), stream));
+        zonal_status status = zonal__feed_launch(feed, stream);
+        ZONAL_TRY(zonal__device_graph_end(gpu_device(), stream, &graphs[turn]));
+        ZONAL_TRY(status);
+    }
+    ZONAL_TRY(zonal__device_graph_launch(gpu_device(), graphs[turn], stream));
+    return zonal__feed_release(feed, stream);
+}
+
+/* One feed by graphs, the other as usual; in between both go elsewhere. */
+static void check_graphs(zonal__source *source, zonal__residence residence) {
+    static const int64_t places[] = {0, 7, 2};
+    laws l;
+    const zonal__feed_options options = {.loader = options_for(source, &l, 0),
+                                         .residence = residence};
+    zonal__feed *captured = NULL, *usual = NULL;
+    const zonal__batch *a, *b;
+    void *stream = NULL, *graphs[ZONAL__FEED_TURNS] = {NULL};
+    if (CHECK_OK(zonal__feed_create(&options, &captured)) &&
+        CHECK_OK(zonal__feed_create(&options, &usual)) &&
+        CHECK_OK(zonal__device_stream_create(gpu_device(), &stream)))
+        for (int i = 0; i < 5 * 3; i++) {
+            if (i % 5 == 0 && (!CHECK_OK(zonal__feed_seek(captured, places[i / 5])) ||
+                               !CHECK_OK(zonal__feed_seek(usual, places[i / 5]))))
+                break;
+            if (!CHECK_OK(replay(captured, stream, graphs, &a)) ||
+                !CHECK_OK(zonal__feed_next(usual, stream, &b)) ||
+                !CHECK_OK(zonal__device_synchronise(gpu_device())))
+                break;
+            CHECK(a->step == places[i / 5] + i % 5);
+            CHECK_MSG(same_views(&options.loader, a, b), "step %d: a replay makes other views",
+                      (int)a->step);
+        }
+    for (int i = 0; i < ZONAL__FEED_TURNS; i++)
+        zonal__device_graph_destroy(gpu_device(), graphs[i]);
+    zonal__feed_destroy(captured);
+    zonal__feed_destroy(usual);
+    zonal__device_stream_destroy(gpu_device(), stream);
+}
+
+static void test_graphs(void) {
+    const zonal__source_options options = {.path = "textures:disk",
+                                           .split = ZONAL__SPLIT_TRAIN,
+                                           .texture_count = 50,
+                                           .texture_size = 64};
+    zonal__source *source;
+    if (no_gpu() || !CHECK_OK(zonal__source_open(&options, &source))) return;
+    check_graphs(source, ZONAL__RESIDENCE_RESIDENT);
+    check_graphs(source, ZONAL__RESIDENCE_STREAMED);
+    zonal__source_close(source);
+}
+
+static void check_both(const char *path, int channels, int photographs) {
+    const zonal__source_options options = {.path = path,
+                                           .split = ZONAL__SPLIT_TRAIN,
+                                           .channels = channels,
+                                           .texture_count = 50,
+                                           .texture_size = 64};
+    zonal__source *source;
+    if (!CHECK_OK(zonal__source_open(&options, &source))) return;
+    check_steps(source, photographs, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(source, photographs, ZONAL__RESIDENCE_STREAMED);
+    zonal__source_close(source);
+}
+
+static void test_textures(void) {
+    if (no_gpu()) return;
+    check_both("textures:disk", 1, 0);
+}
+
+static void test_photographs(void) {
+    if (no_gpu()) return;
+    check_both("textures:cloud", 3, 1);
+}
+
+static void test_corrupt(void) {
+    static const zonal__source_table table = {.kind = "made up", .read = read_made_up};
+    int32_t labels[MADE_UP];
+    zonal__source source = {.table = &table,
+                            .count = MADE_UP,
+                            .labels = labels,
+                            .classes = 3,
+                            .width = MADE_UP_SIDE,
+                            .height = MADE_UP_SIDE,
+                            .channels = 1,
+                            .path = "made-up",
+                            .bad_limit = 0.5};
+    if (no_gpu()) return;
+    for (int i = 0; i < MADE_UP; i++) labels[i] = i % 3;
+    check_steps(&source, 0, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(&source, 0, ZONAL__RESIDENCE_STREAMED);
+    CHECK(source.bad == 1);
+    zonal__free((void *)source.known_bad); /* all that a source without a file has taken */
+}
+
+/* Images over the largest side are shrunk alike in all places. */
+enum { LARGE = 1024 };
+
+static zonal_status read_large(zonal__source *source, int64_t index, zonal__image *out) {
+    ZONAL_TRY(zonal__image_shape(out, LARGE, LARGE * 3 / 4, 3));
+    (void)source;
+    for (int64_t i = 0; i < LARGE * (LARGE * 3 / 4) * 3; i++)
+        out->pixels[i] = (uint8_t)((index * 7 + i * i % 1021 + i / 3072 * 5) % 251);
+    return ZONAL_OK;
+}
+
+static void test_large(void) {
+    static const zonal__source_table table = {.kind = "made up", .read = read_large};
+    zonal__source source = {.table = &table,
+                            .count = 2 * BATCH,
+                            .width = LARGE,
+                            .height = LARGE * 3 / 4,
+                            .channels = 3,
+                            .path = "made-up",
+                            .bad_limit = 0.5};
+    if (no_gpu()) return;
+    check_steps(&source, 1, ZONAL__RESIDENCE_RESIDENT);
+    check_steps(&source, 1, ZONAL__RESIDENCE_STREAMED);
+}
+
+static void test_refusals(void) {
+    zonal__source_options options = {.path = "textures:disk", .texture_count = 20};
+    zonal__source *source;
+    laws l;
+    zonal__feed *feed;
+    if (!CHECK_OK(zonal__source_open(&options, &source))) return;
+    zonal__feed_options feeding = {.loader = options_for(source, &l, 0)};
+    feeding.loader.batch = 1000;
+    zonal_status status = zonal__feed_create(&feeding, &feed);
+    CHECK(status != ZONAL_OK && feed == NULL && zonal_last_error()->message[0]);
+    zonal__source_close(source);
+}
+
+static const test_case tests[] = {{"textures", test_textures},
+                                  {"photographs", test_photographs},
+                                  {"large", test_large},
+                                  {"corrupt", test_corrupt},
+                                  {"graphs", test_graphs},
+                                  {"refusals", test_refusals},
+                                  {0}};
+
+int main(int argc, char **argv) {
+    return test_main(argc, argv, tests);
+}

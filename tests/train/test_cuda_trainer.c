@@ -1,0 +1,429 @@
+/*
+ * Training on the GPU: its gradient and its losses are the host's, a step in a graph is the step
+ * launch by launch to the bit, the same weights come out every time, and a run that goes on from a
+ * checkpoint ends as one that was never interrupted. Skipped where there is no GPU or no cuDNN,
+ * unless ZONAL_REQUIRE_GPU is set.
+ */
+#include <stdlib.h>
+
+#include "backend/device.h"
+#include "core/memory.h"
+#include "folder.h"
+#include "gpu.h"
+#include "train/checkpoint.h"
+#include "train/trainer_state.h"
+
+static int no_gpu(void) {
+    return gpu_is_missing(gpu_device() != NULL && gpu_layers() && gpu_optimisers());
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+typedef struct setting {
+    zonal__source *source;
+    zonal__view_law laws[5];
+    zonal__trainer_options options;
+} setting;
+
+/* A ResNet-18 of a quarter of the width, with 2 global and 3 local views of 16 pictures. */
+static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
+    zonal__trainer_options *o = &s->options;
+    for (int v = 0; v < 5; v++) zonal__view_law_texture(&s->laws[v]);
+    *o = (zonal__trainer_options){
+        .device = gpu_device(), .network = zonal__network_defaults(), .seed = test_seed};
+    o->network.stem = ZONAL__STEM_SMALL;
+    o->network.channels = 1;
+    o->network.width = 0.25;
+    o->network.projector_layers = 2;
+    o->network.projector_width[0] = 64;
+    o->network.projector_width[1] = 32;
+    o->network.dtype = dtype;
+    CHECK_OK(zonal_objective_defaults(method, &o->objective));
+    o->loader = (zonal__loader_options){
+        .source = s->source,
+        .batch = 16,
+        .groups = 2,
+        .group = {{.views = 2, .width = 32, .height = 32, .laws = s->laws},
+                  {.views = 3, .width = 16, .height = 16, .laws = s->laws + 2, .first = 2}},
+        .workers = 2};
+    o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
+    o->optimiser.weight_decay = 1e-2;
+    o->schedule = (zonal__schedule){
+        .kind = ZONAL__SCHEDULE_COSINE, .total = 60, .warmup = 5, .base = 1e-3, .floor = 0};
+}
+
+/* On textures. */
+static int prepare(setting *s, const char *method, zonal_dtype dtype) {
+    const zonal__source_options source = {.path = "textures:disk",
+                                          .split = ZONAL__SPLIT_TRAIN,
+                                          .texture_count = 64,
+                                          .texture_size = 48};
+    if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
+    fill_options(s, method, dtype);
+    return 1;
+}
+
+/* On random numbers, which are the same on every device: views of pictures are only to 1/255. */
+static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
+    s->source = NULL;
+    fill_options(s, method, dtype);
+    s->options.fixed_views = 1;
+    s->options.optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_SGD);
+    s->options.schedule = (zonal__schedule){.kind = ZONAL__SCHEDULE_CONSTANT, .total = 100};
+}
+
+static int make_steps(zonal__trainer *t, int64_t until) {
+    while (zonal__trainer_steps_done(t) < until)
+        if (!CHECK_OK(zonal__trainer_step(t))) return 0;
+    return 1;
+}
+
+static zonal__trainer *made(const zonal__trainer_options *options) {
+    zonal__trainer *t;
+    return CHECK_OK(zonal__trainer_create(options, &t)) ? t : NULL;
+}
+
+/* A trainer that has made so many steps; NULL after a failure. */
+static zonal__trainer *trained(const zonal__trainer_options *options, int64_t steps) {
+    zonal__trainer *t = made(options);
+    zonal__metrics m;
+    if (!t || (make_steps(t, steps) && CHECK_OK(zonal__trainer_metrics(t, &m)))) return t;
+    zonal__trainer_destroy(t);
+    return NULL;
+}
+
+/* ---- comparisons ----------------------------------------------------------------------------- */
+
+/* A copy of a block on the host, to be freed. */
+static float *copy_of(const zonal__trainer *t, const float *block, int64_t count) {
+    float *copy;
+    if (!CHECK_OK(ZONAL_NEW(&copy, count, "a copy"))) return NULL;
+    CHECK_OK(zonal__device_read(t->device, copy, block, (size_t)count * sizeof *copy));
+    return copy;
+}
+
+static int same_block(const zonal__trainer *a, const float *of_a, const zonal__trainer *b,
+                      const float *of_b, int64_t count) {
+    float *x = copy_of(a, of_a, count), *y = copy_of(b, of_b, count);
+    int same = x && y && memcmp(x, y, (size_t)count * sizeof *x) == 0;
+    zonal__free(x);
+    zonal__free(y);
+    return same;
+}
+
+/* Parameters and statistics to the bit. */
+static void check_same(const zonal__trainer *a, const zonal__trainer *b, const char *what) {
+    const zonal__graph *graph = &a->model->graph;
+    CHECK_MSG(
+        same_block(a, a->model->parameters, b, b->model->parameters, graph->parameter_size) &&
+            same_block(a, a->model->statistics, b, b->model->statistics, graph->statistic_size),
+        "%s: other weights", what);
+    CHECK(a->model->batches == b->model->batches);
+}
+
+/* The distance of two gradients, relative to the second. */
+static double gradients_apart(const zonal__trainer *a, const zonal__trainer *b) {
+    int64_t count = a->model->graph.parameter_size;
+    float *x = copy_of(a, a->model->gradients, count), *y = copy_of(b, b->model->gradients, count);
+    double error = 0, square = 0;
+    for (int64_t i = 0; x && y && i < count; i++) {
+        error += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        square += (double)y[i] * (double)y[i];
+    }
+    zonal__free(x);
+    zonal__free(y);
+    return square > 0 ? sqrt(error / square) : INFINITY;
+}
+
+/* ---- against the host ------------------------------------------------------------------------ */
+
+/* How far gradients in fp32 may be apart. Both sides round in other orders, and now and then an
+ * input of relu changes its sign. On the host alone, weights moved by 1e-7, 1e-6 and 1e-4 of their
+ * size at random move this gradient by up to 1e-3, 4e-3 and 5e-2: so 1e-2 leaves room for fp32's
+ * rounding (2^-24, through some 20 layers forward and back), and TF32's (2^-11) does not pass. */
+#define FP32_GRADIENT 1e-2
+
+/* In bf16 (2^-9) the host is off by .3 of its own fp32 (test_network); what is wrong
+ * in kind, a layer, a view or a factor, is off by 1 or more. */
+static void check_gradient(const char *method, zonal_dtype dtype, double tolerance) {
+    setting s;
+    zonal__trainer *device, *host;
+    zonal__metrics a, b;
+    fix_views(&s, method, dtype);
+    device = trained(&s.options, 1);
+    s.options.device = zonal__device_cpu();
+    s.options.network.dtype = ZONAL_DTYPE_FP32;
+    host = trained(&s.options, 1);
+    if (device && host && CHECK_OK(zonal__trainer_metrics(device, &a)) &&
+        CHECK_OK(zonal__trainer_metrics(host, &b))) {
+        double off = gradients_apart(device, host);
+        printf("# %s, dtype %d: gradient off by %.2g, loss %.6f and %.6f\n", method, (int)dtype,
+               off, a.loss.total, b.loss.total);
+        CHECK_MSG(off <= tolerance, "%s, dtype %d: the gradient is off by %.3g", method, (int)dtype,
+                  off);
+        CHECK_CLOSE(a.loss.total, b.loss.total, tolerance * b.loss.total);
+        CHECK_CLOSE(a.gradient_norm, b.gradient_norm, tolerance * b.gradient_norm);
+        CHECK(a.loss.gain == b.loss.gain && a.rate == b.rate && a.step == b.step);
+    }
+    zonal__trainer_destroy(device);
+    zonal__trainer_destroy(host);
+}
+
+static void test_gradient(void) {
+    if (no_gpu()) return;
+    check_gradient("mmd-heat", ZONAL_DTYPE_FP32, FP32_GRADIENT);
+    check_gradient("kl-heat", ZONAL_DTYPE_FP32, FP32_GRADIENT);
+    check_gradient("mmd-band", ZONAL_DTYPE_FP32, FP32_GRADIENT);
+    check_gradient("susreg", ZONAL_DTYPE_FP32, FP32_GRADIENT);
+    check_gradient("mmd-heat", ZONAL_DTYPE_BF16, 0.45);
+    check_gradient("susreg", ZONAL_DTYPE_BF16, 0.45);
+}
+
+/* Ten steps on pictures: views differ by up to 1/255 of their range, and AdamW, whose first steps
+ * have the gradient's signs, makes much of little. A step left out moves these losses by more. */
+static void test_follows_the_host(void) {
+    setting s;
+    zonal__trainer *device, *host;
+    zonal__metrics a, b;
+    if (no_gpu() || !prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
+    device = made(&s.options);
+    s.options.device = zonal__device_cpu();
+    host = made(&s.options);
+    for (int i = 1; device && host && i <= 10; i++) {
+        if (!make_steps(device, i) || !make_steps(host, i) ||
+            !CHECK_OK(zonal__trainer_metrics(device, &a)) ||
+            !CHECK_OK(zonal__trainer_metrics(host, &b)))
+            break;
+        printf("# step %d: loss %.6f, on the host %.6f\n", i - 1, a.loss.total, b.loss.total);
+        CHECK_CLOSE(a.loss.total, b.loss.total, 0.02 * b.loss.total);
+        CHECK(a.step == b.step && a.epoch == b.epoch && a.rate == b.rate);
+    }
+    zonal__trainer_destroy(device);
+    zonal__trainer_destroy(host);
+    zonal__source_close(s.source);
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+static void check_graph(const char *method, zonal_dtype dtype, zonal__residence residence,
+                        int64_t micro) {
+    setting s;
+    zonal__trainer *graph, *launches;
+    char what[100];
+    if (!prepare(&s, method, dtype)) return;
+    s.options.residence = residence;
+    s.options.micro_batch = micro;
+    graph = trained(&s.options, 9);
+    s.options.no_graph = 1;
+    launches = trained(&s.options, 9);
+    snprintf(what, sizeof what, "%s, dtype %d, residence %d, micro_batch %d", method, (int)dtype,
+             (int)residence, (int)micro);
+    if (graph && launches) {
+        CHECK(graph->launch.graphs[0] && graph->launch.graphs[1] && !launches->launch.graphs[0]);
+        check_same(graph, launches, what);
+    }
+    zonal__trainer_destroy(graph);
+    zonal__trainer_destroy(launches);
+    zonal__source_close(s.source);
+}
+
+static void test_graph(void) {
+    if (no_gpu()) return;
+    check_graph("mmd-heat", ZONAL_DTYPE_FP32, ZONAL__RESIDENCE_RESIDENT, 0);
+    check_graph("mmd-heat", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_STREAMED, 0);
+    check_graph("susreg", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_RESIDENT, 0);
+    check_graph("kl-heat", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_AUTO, 4);
+}
+
+/* Nothing moves and the views stay, so only its directions change a sliced loss: in a graph they
+ * must be those of the step, as on the host. */
+static void test_new_directions(void) {
+    setting s;
+    zonal__trainer *device, *host;
+    zonal__metrics a, b;
+    double before = 0;
+    if (no_gpu()) return;
+    fix_views(&s, "susreg", ZONAL_DTYPE_FP32);
+    device = made(&s.options);
+    s.options.device = zonal__device_cpu();
+    host = made(&s.options);
+    for (int i = 1; device && host && i <= 5; i++) {
+        if (!make_steps(device, i) || !make_steps(host, i) ||
+            !CHECK_OK(zonal__trainer_metrics(device, &a)) ||
+            !CHECK_OK(zonal__trainer_metrics(host, &b)))
+            break;
+        CHECK_CLOSE(a.loss.discrepancy, b.loss.discrepancy, 1e-4 * b.loss.discrepancy);
+        CHECK_MSG(fabs(a.loss.discrepancy - before) > 1e-3 * b.loss.discrepancy,
+                  "step %d: %.9g, as before", i, a.loss.discrepancy);
+        before = a.loss.discrepancy;
+    }
+    zonal__trainer_destroy(device);
+    zonal__trainer_destroy(host);
+}
+
+/* ---- the same again -------------------------------------------------------------------------- */
+
+static void test_same_every_time(void) {
+    if (no_gpu()) return;
+    for (int dtype = ZONAL_DTYPE_FP32; dtype <= ZONAL_DTYPE_BF16; dtype++) {
+        setting s;
+        zonal__trainer *one, *other;
+        if (!prepare(&s, "mmd-heat", (zonal_dtype)dtype)) return;
+        one = trained(&s.options, 50);
+        s.options.loader.workers = 1;
+        s.options.residence = ZONAL__RESIDENCE_STREAMED;
+        other = trained(&s.options, 50);
+        if (one && other) check_same(one, other, "50 steps twice");
+        zonal__trainer_destroy(one);
+        zonal__trainer_destroy(other);
+        zonal__source_close(s.source);
+    }
+}
+
+static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
+                          zonal__residence residence) {
+    test_folder folder;
+    char path[800];
+    setting s;
+    zonal__trainer *whole, *begun, *resumed;
+    if (!CHECK(test_folder_make(&folder))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
+    if (!prepare(&s, "susreg", dtype)) return;
+    s.options.optimiser = zonal__optimiser_defaults(kind);
+    s.options.residence = residence;
+    whole = trained(&s.options, 12);
+    begun = trained(&s.options, 7);
+    resumed = trained(&s.options, 2); /* elsewhere, and with graphs of its own already */
+    if (whole && begun && resumed && CHECK_OK(zonal__checkpoint_save(begun, path)) &&
+        CHECK_OK(zonal__checkpoint_load(resumed, path)) && make_steps(resumed, 12))
+        check_same(whole, resumed, "resumed");
+    zonal__trainer_destroy(whole);
+    zonal__trainer_destroy(begun);
+    zonal__trainer_destroy(resumed);
+    zonal__source_close(s.source);
+    test_folder_remove(&folder);
+}
+
+static void test_resumes(void) {
+    if (no_gpu()) return;
+    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_RESIDENT);
+    check_resumes(ZONAL__OPTIMISER_LARS, ZONAL_DTYPE_FP32, ZONAL__RESIDENCE_STREAMED);
+}
+
+/* A checkpoint of the device goes on, on the host. */
+static void test_changes_device(void) {
+    test_folder folder;
+    char path[800];
+    setting s;
+    zonal__trainer *device, *host;
+    if (no_gpu() || !CHECK(test_folder_make(&folder))) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
+    if (!prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
+    device = trained(&s.options, 3);
+    s.options.device = zonal__device_cpu();
+    host = made(&s.options);
+    if (device && host && CHECK_OK(zonal__checkpoint_save(device, path)) &&
+        CHECK_OK(zonal__checkpoint_load(host, path)))
+        check_same(device, host, "brought to the host");
+    zonal__trainer_destroy(device);
+    zonal__trainer_destroy(host);
+    zonal__source_close(s.source);
+    test_folder_remove(&folder);
+}
+
+/* ---- two passes ------------------------------------------------------------------------------ */
+
+/* The first "micro" pictures take the place of all others, view by view. */
+static void repeat_pictures(zonal__trainer *t, int64_t micro) {
+    int64_t batch = t->options.loader.batch;
+    for (int g = 0; g < t->options.loader.groups; g++)
+        for (int v = 0; v < t->options.loader.group[g].views; v++) {
+            size_t bytes = t->groups[g].view_bytes;
+            char *view = (char *)t->groups[g].fixed + (size_t)(v * batch) * bytes;
+            for (int64_t i = micro; i < batch; i++)
+                CHECK_OK(zonal__device_copy_on(t->device, t->launch.stream,
+                                               view + (size_t)i * bytes,
+                                               view + (size_t)(i % micro) * bytes, bytes));
+        }
+}
+
+/* Where all micro-batches hold the same pictures, norms see the same statistics in each as in the
+ * whole, so both ways have one gradient: to the order of sums, as above. */
+static void check_micro_batches(zonal_dtype dtype, double tolerance) {
+    setting s;
+    zonal__trainer *whole, *parts;
+    fix_views(&s, "mmd-heat", dtype);
+    whole = made(&s.options);
+    s.options.micro_batch = 4;
+    parts = made(&s.options);
+    if (whole && parts) {
+        repeat_pictures(whole, 4);
+        repeat_pictures(parts, 4);
+        if (make_steps(whole, 3) && make_steps(parts, 3)) { /* the third is replayed */
+            double off = gradients_apart(parts, whole);
+            printf("# dtype %d: micro-batches' gradient is off by %.2g\n", (int)dtype, off);
+            CHECK_MSG(off <= tolerance, "dtype %d: the gradient is off by %.3g", (int)dtype, off);
+            CHECK(whole->model->batches == 6 && parts->model->batches == 24);
+        }
+    }
+    zonal__trainer_destroy(whole);
+    zonal__trainer_destroy(parts);
+}
+
+static void test_micro_batches(void) {
+    if (no_gpu()) return;
+    check_micro_batches(ZONAL_DTYPE_FP32, FP32_GRADIENT);
+    check_micro_batches(ZONAL_DTYPE_BF16, 0.2);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------------- */
+
+/* A weight that is NaN: heard of with the metrics, and nothing has moved. */
+static void test_not_finite(void) {
+    setting s;
+    zonal__trainer *t;
+    zonal__metrics m;
+    if (no_gpu() || !prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
+    t = trained(&s.options, 3);
+    if (t) {
+        int64_t count = t->model->graph.parameter_size;
+        float *spoilt = copy_of(t, t->model->parameters, count), *after = NULL;
+        if (spoilt) {
+            spoilt[zonal__model_find(t->model, "layer2.0.conv1.weight")->offset] = NAN;
+            CHECK_OK(zonal__model_write(t->model, spoilt, NULL));
+            CHECK(make_steps(t, 5));
+            CHECK_FAILS(zonal__trainer_metrics(t, &m), ZONAL_NUMERIC, "not finite");
+            CHECK(m.step == 4 && !isfinite(m.loss.total));
+            after = copy_of(t, t->model->parameters, count);
+        }
+        CHECK(after && memcmp(after, spoilt, (size_t)count * sizeof *after) == 0);
+        zonal__free(spoilt);
+        zonal__free(after);
+    }
+    zonal__trainer_destroy(t);
+    zonal__source_close(s.source);
+}
+
+static void test_memory(void) {
+    void *memory;
+    if (no_gpu()) return;
+    CHECK_FAILS(zonal__device_alloc(gpu_device(), (size_t)1 << 46, "a mountain", &memory),
+                ZONAL_MEMORY, "a mountain would take 67108864.0 MiB");
+    CHECK(memory == NULL && strstr(zonal_last_error()->message, "are free"));
+}
+
+static const test_case tests[] = {{"gradient", test_gradient},
+                                  {"follows_the_host", test_follows_the_host},
+                                  {"graph", test_graph},
+                                  {"new_directions", test_new_directions},
+                                  {"same_every_time", test_same_every_time},
+                                  {"resumes", test_resumes},
+                                  {"changes_device", test_changes_device},
+                                  {"micro_batches", test_micro_batches},
+                                  {"not_finite", test_not_finite},
+                                  {"memory", test_memory},
+                                  {0}};
+
+int main(int argc, char **argv) {
+    return test_main(argc, argv, tests);
+}
