@@ -82,6 +82,7 @@ static zonal_status make_trainer(zonal__trainer **trainer) {
     options.network.width = 1. / 64;
     options.network.projector_layers = 1;
     options.network.projector_width[0] = 4;
+    options.objective.size = sizeof options.objective;
     ZONAL_TRY(zonal_objective_defaults("mmd-band", &options.objective));
     options.loader = (zonal__loader_options){
         .batch = 4, .groups = 1, .group = {{.views = 2, .width = 8, .height = 8}}};

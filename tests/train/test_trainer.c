@@ -28,6 +28,7 @@ static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
     o->network.projector_width[0] = 32;
     o->network.projector_width[1] = 16;
     o->network.dtype = dtype;
+    o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
     o->loader = (zonal__loader_options){
         .source = s->source,

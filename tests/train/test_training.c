@@ -113,6 +113,7 @@ static zonal__trainer_options trainer_options(const golden_training *golden) {
         .threads = 1,     /* so small a network has no work for two */
     };
     options.optimiser.weight_decay = golden->weight_decay;
+    options.objective.size = sizeof options.objective;
     CHECK_OK(zonal_objective_defaults("mmd-heat", &options.objective));
     return options;
 }
