@@ -20,7 +20,7 @@ static int fail(void) {
 }
 
 int main(void) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan;
     double value = 0, first = 0;
 

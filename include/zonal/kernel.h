@@ -31,6 +31,7 @@
 #ifndef ZONAL_KERNEL_H
 #define ZONAL_KERNEL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "zonal/status.h"
@@ -59,12 +60,15 @@ typedef struct zonal_kernel_spec {
     zonal_family family;
     zonal_number parameter; /* of the family; factor 0: its default */
     const double *weights;  /* [n_weights]: w_0, w_1, ...; copied */
+    const char *spectrum;   /* the same as text, "1,0.5,0.25", read where weights is NULL; must
+                             * last until the kernel or plan is made */
     int n_weights;
     /* 1: a_l proportional to w_l alone, the other reading of the paper's "normalised Gegenbauer
      * polynomials", for heat, band, poisson and spectrum. It cannot reproduce the paper's Figure 3.
      */
     int without_multiplicity;
     int log_profile; /* 1: prepare log phi too (what KL needs); fails unless phi > 0 on [-1, 1] */
+    uint64_t reserved[8]; /* zeros */
 } zonal_kernel_spec;
 
 typedef struct zonal_kernel zonal_kernel;
@@ -76,6 +80,7 @@ ZONAL_API void zonal_kernel_destroy(zonal_kernel *kernel);
 
 /* The constants of the paper's section 6, and a few more. */
 typedef struct zonal_kernel_constants {
+    size_t size;          /* ZONAL_KERNEL_CONSTANTS_INIT sets it */
     double bias;          /* a_0: the mean of phi over uniform pairs; C_bias of MMD */
     double log_bias;      /* log a_0, right also where a_0 underflows */
     double mmd_norm;      /* 1 - a_0, without cancellation: C_norm of MMD */
@@ -88,7 +93,11 @@ typedef struct zonal_kernel_constants {
     int degrees;          /* spectrum terms kept: l = 0 ... degrees - 1 */
     int nodes;            /* quadrature nodes in use (induced), 0 otherwise */
 } zonal_kernel_constants;
-ZONAL_API void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out);
+#define ZONAL_KERNEL_CONSTANTS_INIT ZONAL_SIZED_INIT(zonal_kernel_constants)
+
+/* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+ZONAL_API zonal_status zonal_kernel_constants_get(const zonal_kernel *kernel,
+                                                  zonal_kernel_constants *constants);
 
 /* out[i] = the derivative of order 0, 1 or 2 of phi at c[i], for n cosines in [-1, 1]. Chordal has
  * no finite derivative at c = 1: infinity there. With n = 0 the arrays may be NULL. */

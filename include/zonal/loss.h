@@ -66,7 +66,8 @@ typedef enum zonal_dtype {
     ZONAL_DTYPE_AUTO = 0, /* float; on the CPU, what the precision says */
     ZONAL_DTYPE_FP32 = 1,
     ZONAL_DTYPE_BF16 = 2,
-    ZONAL_DTYPE_FP16 = 3
+    ZONAL_DTYPE_FP16 = 3,
+    ZONAL_DTYPE_DOUBLE = 4 /* on the CPU, in double precision */
 } zonal_dtype;
 
 /* V keeps the pairs i = j, U leaves them out. Auto: V for MMD and KSD, U (leave one out) for KL. */
@@ -80,13 +81,15 @@ typedef enum zonal_estimator {
  * d <= 18. */
 typedef enum zonal_kl_norm { ZONAL_KL_NORM_AUTO = 0, ZONAL_KL_NORM_PAPER = 1 } zonal_kl_norm;
 
-/* Which code computes it. Auto: moments where the kernel has degree <= 2 alone, pairs otherwise. */
+/* Which code computes it. Auto: slices for sliced losses, moments where the kernel has degree <= 2
+ * alone and they cost less, pairs otherwise. */
 typedef enum zonal_implementation {
     ZONAL_IMPLEMENTATION_AUTO = 0,
     ZONAL_IMPLEMENTATION_REF = 1,   /* double, one thread, B x B array: the formula as printed */
     ZONAL_IMPLEMENTATION_PAIRS = 2, /* tiles of pairs, O(B^2 d) time, O(B d) memory */
     ZONAL_IMPLEMENTATION_MOMENTS =
-        3 /* mean and second moment, O(B d^2) time, O(B d + d^2) memory */
+        3,                          /* mean and second moment, O(B d^2) time, O(B d + d^2) memory */
+    ZONAL_IMPLEMENTATION_SLICES = 4 /* random directions: SUSReg and SIGReg */
 } zonal_implementation;
 
 /* Options of SUSReg and SIGReg. The statistic of one direction a is
@@ -94,7 +97,7 @@ typedef enum zonal_implementation {
  * and the loss is its mean over the directions, which are redrawn for every (seed, step). */
 typedef struct zonal_sliced_options {
     int64_t slices; /* default 1024: SPHERE-JEPA and LeJEPA, all runs */
-    int knots;      /* default 17, evenly spaced over [low, high]: LeJEPA */
+    int64_t knots;  /* default 17, evenly spaced over [low, high]: LeJEPA */
     double low;     /* default -5 (SUSReg; LeJEPA's paper), 0 (SIGReg; LeJEPA's code) */
     double high;    /* default 5 (SUSReg), 3 (SIGReg) */
     uint64_t seed;  /* default 0 */
@@ -102,9 +105,11 @@ typedef struct zonal_sliced_options {
     /* divide by the expected value at collapse: default 1 (SUSReg, so that it is comparable with
      * D), 0 (SIGReg: LeJEPA). SIGReg's collapse is to the origin. */
     int collapse_normalised;
+    uint64_t reserved[8]; /* zeros */
 } zonal_sliced_options;
 
 typedef struct zonal_loss_options {
+    size_t size; /* ZONAL_LOSS_OPTIONS_INIT sets it */
     zonal_discrepancy discrepancy;
     zonal_kernel_spec kernel; /* MMD, KSD, KL; its scale is also SUSReg's */
     zonal_estimator estimator;
@@ -116,8 +121,9 @@ typedef struct zonal_loss_options {
     zonal_precision precision;
     zonal_dtype dtype; /* CUDA */
     zonal_implementation implementation;
-    int threads; /* 0: one for each processor; more than 4 for each are not taken */
+    int64_t threads; /* 0: one for each processor; more than 4 for each are not taken */
 } zonal_loss_options;
+#define ZONAL_LOSS_OPTIONS_INIT ZONAL_SIZED_INIT(zonal_loss_options)
 
 /* Fills *options with the defaults of a method by name: "mmd-heat", "kl-heat", "susreg", ... (see
  * zonal_method_name). An unknown name is ZONAL_ARGUMENT, and the sentence offers the nearest. */
@@ -125,6 +131,25 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_loss_defaults(const char *method,
                                                           zonal_loss_options *options);
 /* The i-th method's name, NULL past the last. */
 ZONAL_API const char *zonal_method_name(int i);
+
+/* Sets one option by its name and a text, as on the command line:
+ *
+ *     zonal_loss_set(&options, "t", "5/d");
+ *     zonal_loss_set(&options, "precision", "tf32");
+ *
+ * The names, with what they set; zonal_loss_option_name and _help list them, NULL past the last:
+ *   t, band, scale, r          the parameter of the method's kernel: a number, NUMBER/d or d
+ *   spectrum                   kernel.spectrum, "1,0.5,0.25"; the text is kept, not copied, and
+ * must last until the plan is made without-multiplicity       yes or no, as all that is 0 or 1 in
+ * the struct kl-norm, estimator, implementation, device, precision, dtype      a word: "auto", "u",
+ * "cuda" slices, knots, range, times-n, collapse-norm, seed                of sliced losses; range:
+ * -5,5 raw, unit, threads Refused are an unknown name (the sentence offers the nearest), a text
+ * that is no such value, and an option that the method has no use for: ZONAL_ARGUMENT, and *options
+ * stays as it is. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_loss_set(zonal_loss_options *options, const char *name,
+                                                     const char *text);
+ZONAL_API const char *zonal_loss_option_name(int i);
+ZONAL_API const char *zonal_loss_option_help(int i);
 
 typedef struct zonal_plan zonal_plan;
 
@@ -134,6 +159,16 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_create(const zonal_loss_options
                                                         int64_t batch, int64_t dim,
                                                         zonal_plan **plan);
 ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
+
+/* The same from texts alone: a method and its options, name=value with commas between them (NULL or
+ * "": all at their defaults). What has no = belongs to the list before it:
+ *
+ *     zonal_plan_make("mmd-heat", "t=5/d,precision=double", 256, 128, &plan)
+ *     zonal_plan_make("mmd-spectrum", "spectrum=1,0.5,0.25,threads=2", 256, 128, &plan)
+ */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make(const char *method, const char *options,
+                                                      int64_t batch, int64_t dim,
+                                                      zonal_plan **plan);
 
 /* Computes *value and, unless gradient is NULL, the gradient of *value with respect to x.
  *   x, gradient   [batch][dim], rows contiguous, float for ZONAL_PRECISION_FP32, double for
@@ -156,6 +191,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
 
 typedef struct zonal_plan_info {
+    size_t size; /* ZONAL_PLAN_INFO_INIT sets it */
     double bias; /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
     double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
     double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
@@ -163,12 +199,40 @@ typedef struct zonal_plan_info {
      * b_2 d/(d-1), with b_2 = u (1 - u/2) N_2/C_norm, u = a_2/(a_0 N_2), for KL; what selectivity
      * needs. SIGReg: 0. */
     double anisotropy;
+    double fit_error;     /* checked bound on the profile's fit, 0 where none is used */
+    size_t scratch_bytes; /* memory held beyond input and gradient; 0 of a plan that is only
+                             described */
+    int64_t batch, dim;
+    /* The effective kernel, defaults and all: "heat, t = 5/d = 0.01953125"; for SUSReg its limit's,
+     * for SIGReg, which is a test in R^d, "none". */
+    char kernel[96];
+    zonal_family family;                 /* zonal_family_name has its name */
+    double parameter;                    /* in this dimension; 0: the family has none */
     zonal_implementation implementation; /* the one chosen */
-    const char *backend;                 /* "ref", "cpu", "cuda" */
-    size_t scratch_bytes;                /* memory held beyond input and gradient */
-    double fit_error; /* checked bound on the profile's fit, 0 where none is used */
+    zonal_precision precision;
+    zonal_dtype dtype;              /* of rows and gradient, never auto */
+    const char *backend;            /* "ref", "cpu", "cuda": whose code it is */
+    char device[ZONAL_DEVICE_NAME]; /* "cpu", "cuda:0" */
 } zonal_plan_info;
-ZONAL_API void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
+#define ZONAL_PLAN_INFO_INIT ZONAL_SIZED_INIT(zonal_plan_info)
+
+/* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+ZONAL_API zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
+/* What zonal_plan_create would make of these arguments, without making it. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_describe(const zonal_loss_options *options,
+                                                          int64_t batch, int64_t dim,
+                                                          zonal_plan_info *info);
+
+/* The same by name, for bindings: zonal_plan_info_name(i) is the i-th name, NULL past the last.
+ *   numbers   bias, norm, slope, anisotropy, fit-error, scratch-bytes, batch, dim, parameter
+ *   texts     kernel, family, implementation, precision, dtype, backend, device
+ * A text lasts as long as the plan. An unknown name, or one of the other kind, is ZONAL_ARGUMENT.
+ */
+ZONAL_API const char *zonal_plan_info_name(int i);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get(const zonal_plan *plan, const char *name,
+                                                     double *number);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan, const char *name,
+                                                          const char **text);
 
 /* ------------------------------------------------------------------------------------------------
  * The training objective over views z [views][batch][dim], the first "global_views" of them global:
@@ -188,19 +252,23 @@ typedef enum zonal_gain {
 } zonal_gain;
 
 typedef struct zonal_objective_options {
-    zonal_loss_options loss;
+    size_t size;   /* ZONAL_OBJECTIVE_OPTIONS_INIT sets it */
     double lambda; /* in [0, 1]; defaults .05, KL .5 */
     zonal_gain gain;
     double gain_value;
+    uint64_t reserved[8];    /* zeros */
+    zonal_loss_options loss; /* last, so that it can grow; zonal_objective_defaults sets its size */
 } zonal_objective_options;
+#define ZONAL_OBJECTIVE_OPTIONS_INIT ZONAL_SIZED_INIT(zonal_objective_options)
 
+/* What an execution finds: five doubles in this order and never more, since on a device they are
+ * device memory. What is known without executing is zonal_objective_info. */
 typedef struct zonal_objective_parts {
     double total;       /* L */
     double invariance;  /* L_inv */
     double discrepancy; /* mean over views of D */
     double gain;        /* the factor used */
-    double
-        threshold; /* f* = (1-lambda) K/(lambda psi'(1)): below it training collapses; 0: unknown */
+    double threshold;   /* the collapse threshold f* of zonal_objective_info */
 } zonal_objective_parts;
 
 typedef struct zonal_objective zonal_objective;
@@ -213,6 +281,20 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_create(const zonal_objecti
                                                              zonal_objective **objective);
 ZONAL_API void zonal_objective_destroy(zonal_objective *objective);
 
+/* By name and text, as of a loss; beside its options there are
+ *   lambda                 a number from 0 to 1
+ *   gain                   auto, batch, unit, a number, margin:NUMBER or selectivity:NUMBER
+ *   margin, selectivity    the same as gain by these
+ * and zonal_objective_make takes one of gain, margin and selectivity. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_set(zonal_objective_options *options,
+                                                          const char *name, const char *text);
+ZONAL_API const char *zonal_objective_option_name(int i);
+ZONAL_API const char *zonal_objective_option_help(int i);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_make(const char *method, const char *options,
+                                                           int64_t views, int64_t global_views,
+                                                           int64_t batch, int64_t dim,
+                                                           zonal_objective **objective);
+
 /* The weights an objective works with, known when it is made.
  *
  *   Collapse. Near one point, a direction in which all views of all samples vary by chance grows
@@ -224,20 +306,34 @@ ZONAL_API void zonal_objective_destroy(zonal_objective *objective);
  *   least at p_j = (1 + S (rho_j - mean rho))/d with S = (1-lambda) K d/(2 lambda gain q): how
  *   strongly directions follow what views share. Small S: dispersed for long; large S: low rank. */
 typedef struct zonal_objective_info {
+    size_t size;        /* ZONAL_OBJECTIVE_INFO_INIT sets it */
     double gain;        /* the factor in use */
     double k;           /* K = 1 + 1/V_global - 2/V, 1 - 1/V when all V views are global */
-    double threshold;   /* f*; 0: not known for this method */
+    double threshold;   /* f* = (1-lambda) K/(lambda psi'(1)): with a gain below it training
+                         * collapses; 0: not known for this method */
     double margin;      /* gain/f*; 0: not known */
     double anisotropy;  /* q, see zonal_plan_info */
     double selectivity; /* S; 0: not known */
+    uint64_t reserved[8];
+    zonal_plan_info plan; /* of one view's discrepancy; last, so that it can grow */
 } zonal_objective_info;
+#define ZONAL_OBJECTIVE_INFO_INIT ZONAL_SIZED_INIT(zonal_objective_info)
 
 /* What zonal_objective_create would make of these arguments, without making it. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_describe(
     const zonal_objective_options *options, int64_t views, int64_t global_views, int64_t batch,
     int64_t dim, zonal_objective_info *info);
-ZONAL_API void zonal_objective_info_get(const zonal_objective *objective,
-                                        zonal_objective_info *info);
+/* The same of one that is made. Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+ZONAL_API zonal_status zonal_objective_info_get(const zonal_objective *objective,
+                                                zonal_objective_info *info);
+
+/* The same by name, for bindings: the numbers gain, k, threshold, margin, anisotropy, selectivity,
+ * and all names of a plan but its anisotropy. */
+ZONAL_API const char *zonal_objective_info_name(int i);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_get(const zonal_objective *objective,
+                                                          const char *name, double *number);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_get_text(const zonal_objective *objective,
+                                                               const char *name, const char **text);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_execute(zonal_objective *objective,
                                                               const void *z,
                                                               zonal_objective_parts *parts,

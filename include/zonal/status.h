@@ -8,8 +8,8 @@
  *
  * NULL is refused where a pointer is needed: ZONAL_ARGUMENT, and the sentence names the argument.
  * Where it is allowed (a gradient that is not wanted, a stream, an allocator), it is said there.
- * Functions that return no status take NULL too: destroy and set functions do nothing then, and get
- * functions give zeros.
+ * Functions that return no status take NULL too: destroy and set functions do nothing then, and
+ * functions that return a number give zero.
  */
 #ifndef ZONAL_STATUS_H
 #define ZONAL_STATUS_H
@@ -32,6 +32,16 @@ extern "C" {
 #define ZONAL_VERSION_MAJOR 0
 #define ZONAL_VERSION_MINOR 1
 #define ZONAL_VERSION_PATCH 0
+
+/* Options and infos are structs that begin with their size, so that they can grow: zonal/zonal.h.
+ */
+#ifdef __cplusplus
+#define ZONAL_SIZED_INIT(type)                                                                     \
+    { sizeof(type) }
+#else
+#define ZONAL_SIZED_INIT(type)                                                                     \
+    { .size = sizeof(type) }
+#endif
 
 /* One list of codes: name, number, meaning. Numbers are part of the ABI and leave room to grow. */
 #define ZONAL_STATUS_LIST(X)                                                                       \

@@ -44,6 +44,7 @@
 #ifndef ZONAL_UNIFORMITY_H
 #define ZONAL_UNIFORMITY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "zonal/loss.h"
@@ -53,8 +54,9 @@
 extern "C" {
 #endif
 
-/* Zero-initialise for the defaults. */
+/* Members that are zero have their defaults. */
 typedef struct zonal_uniformity_options {
+    size_t size;         /* ZONAL_UNIFORMITY_OPTIONS_INIT sets it */
     int64_t monte_carlo; /* simulated uniform batches for Monte Carlo p-values; 0: none */
     uint64_t seed;
     double t;           /* also test with heat at this t; 0: no */
@@ -62,12 +64,13 @@ typedef struct zonal_uniformity_options {
     double level;       /* of the verdict's tests, shared among them; 0: .01 */
     int unit_rows;
     zonal_precision precision; /* of x: ZONAL_PRECISION_DOUBLE or ZONAL_PRECISION_FP32 */
-    int threads;               /* 0: one for each processor; more than 4 for each are not taken */
+    int64_t threads;           /* 0: one for each processor; more than 4 for each are not taken */
     /* Called from time to time with the share done; a non-zero return stops with ZONAL_CANCELLED.
      */
     int (*progress)(void *context, double share);
     void *progress_context;
 } zonal_uniformity_options;
+#define ZONAL_UNIFORMITY_OPTIONS_INIT ZONAL_SIZED_INIT(zonal_uniformity_options)
 
 typedef struct zonal_uniformity_test {
     const char *name;
@@ -80,6 +83,7 @@ typedef struct zonal_uniformity_test {
     double p_monte_carlo; /* (1 + replicates at least as large)/(1 + replicates); NaN without */
     double p_monte_carlo_lower;
     char note[128]; /* empty, or what to know about this row */
+    double reserved[8];
 } zonal_uniformity_test;
 
 /* The limits above. */
@@ -92,7 +96,9 @@ typedef enum zonal_collapse {
     ZONAL_COLLAPSE_TO_DIRECTIONS = 2 /* by the effective rank */
 } zonal_collapse;
 
+/* The most that there are, and the room for them and for those to come. */
 enum { ZONAL_UNIFORMITY_TESTS = 10, ZONAL_UNIFORMITY_DEGREES = 6 };
+enum { ZONAL_UNIFORMITY_TEST_ROOM = 32, ZONAL_UNIFORMITY_DEGREE_ROOM = 16 };
 
 typedef struct zonal_uniformity_degree {
     double excess; /* T with b_l = 1: 0 +- sd for uniform points, n - 1 at collapse */
@@ -100,12 +106,13 @@ typedef struct zonal_uniformity_degree {
 } zonal_uniformity_degree;
 
 typedef struct zonal_uniformity_report {
+    size_t size; /* ZONAL_UNIFORMITY_REPORT_INIT sets it */
     int64_t n, d;
     int tests;
-    zonal_uniformity_test test[ZONAL_UNIFORMITY_TESTS];
-    int degrees;                                              /* 2, or 6 with pairs */
-    zonal_uniformity_degree degree[ZONAL_UNIFORMITY_DEGREES]; /* degree[l-1] */
-    double mean_resultant;                                    /* |mean x|: 1 at collapse */
+    zonal_uniformity_test test[ZONAL_UNIFORMITY_TEST_ROOM];
+    int degrees;                                                  /* 2, or 6 with pairs */
+    zonal_uniformity_degree degree[ZONAL_UNIFORMITY_DEGREE_ROOM]; /* degree[l-1] */
+    double mean_resultant;                                        /* |mean x|: 1 at collapse */
     double mean_resultant_expected; /* its root mean square for uniform points: 1/sqrt(n) */
     double mean_cosine;    /* between different points: 0 for uniform ones, 1 at collapse */
     double effective_rank; /* as defined above */
@@ -119,6 +126,7 @@ typedef struct zonal_uniformity_report {
     char verdict[512];             /* one or two sentences */
     char skipped[256];             /* what was left out and why; empty when nothing was */
 } zonal_uniformity_report;
+#define ZONAL_UNIFORMITY_REPORT_INIT ZONAL_SIZED_INIT(zonal_uniformity_report)
 
 /* Tests x [n][d] (float or double by options->precision; rows are normalised unless unit_rows).
  * n >= 2, 2 <= d <= 4096. On failure the report is zeroed. */

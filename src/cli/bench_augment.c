@@ -11,7 +11,7 @@
 #include "cli/peer.h"
 #include "cli/view_bench.h"
 #include "data/pool.h"
-#include "train/method_options.h"
+#include "loss/options.h"
 
 static const char *const kinds[] = {"both", "photograph", "texture", NULL};
 enum { BOTH, PHOTOGRAPH, TEXTURE };

@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "train/method_options.h"
+#include "loss/options.h"
 
 enum { MOST_BATCHES = 16, MOST_METHODS = 20, MOST_ROWS = MOST_BATCHES * MOST_METHODS };
 
@@ -163,11 +163,11 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
     size_t size = loss->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
     void *x = NULL, *gradient = NULL;
     zonal_plan *plan = NULL;
-    zonal_plan_info info;
+    zonal_plan_info info = ZONAL_PLAN_INFO_INIT;
     zonal__timing timing = {0};
     zonal_status status;
     ZONAL_TRY_GOTO(status, done, zonal_plan_create(loss, n, d, &plan));
-    zonal_plan_info_get(plan, &info);
+    ZONAL_TRY_GOTO(status, done, zonal_plan_info_get(plan, &info));
     r->gflop = count_gflop(loss, &info, n, d);
     r->implementation = loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG
                             ? "slices"
@@ -256,12 +256,12 @@ static double predict(const row *before, int64_t batch) {
 
 static zonal_status measure_method(session *e, const char *method) {
     const settings *s = e->settings;
-    zonal_loss_options loss;
+    zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     const row *before = NULL;
     ZONAL_TRY(zonal_loss_defaults(method, &loss));
     loss.precision = (zonal_precision)s->precision;
     memcpy(loss.device, s->device->name, sizeof loss.device);
-    loss.threads = (int)s->threads;
+    loss.threads = s->threads;
     for (int i = 0; i < e->batches; i++) {
         row *r = &e->row[e->rows];
         double seconds = predict(before, e->batch[i]);
@@ -352,7 +352,7 @@ static zonal_status compare_with_torch(session *e) {
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static zonal_status split_methods(session *e, const char *text) {
-    zonal_loss_options loss;
+    zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     char *rest = e->method_text;
     if (strlen(text) >= sizeof e->method_text)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "--method has too many names");

@@ -15,7 +15,7 @@
 #include "cli/profile_table.h"
 #include "cli/train_bench.h"
 #include "core/memory.h"
-#include "train/method_options.h"
+#include "loss/options.h"
 
 enum { MOST_ROWS = 16, LONGEST_NAME = 32 };
 static const char *const dtypes[] = {"fp32", "bf16", NULL};
@@ -326,7 +326,7 @@ static zonal_status run(const settings *s) {
     const char *usual =
         cuda ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224" : "resnet18@64";
     session e = {.settings = s, .batch = s->batch ? s->batch : cuda ? 256 : 64};
-    zonal_objective_options objective;
+    zonal_objective_options objective = ZONAL_OBJECTIVE_OPTIONS_INIT;
     ZONAL_TRY(parse_rows(&e, s->rows ? s->rows : usual));
     ZONAL_TRY(
         zonal_objective_defaults(s->method, &objective)); /* an unknown name, before any work */

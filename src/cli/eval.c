@@ -10,7 +10,6 @@
 #include "cli/eval_store.h"
 #include "cli/show_log.h"
 #include "core/file.h"
-#include "train/method_options.h"
 
 enum { PROTOCOL_ALL, PROTOCOL_KNN, PROTOCOL_LINEAR, PROTOCOL_RETRIEVAL, PROTOCOL_METERS };
 enum { FEATURES_BOTH, FEATURES_BACKBONE, FEATURES_PROJECTOR };

@@ -395,8 +395,10 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
     const float *x = rows_of(p, k);
     zonal__eval_result r = begin_result("meters", k);
     zonal__progress progress;
-    const zonal_uniformity_options options = {
-        .threads = s->threads, .progress = on_share, .progress_context = &progress};
+    const zonal_uniformity_options options = {.size = sizeof options,
+                                              .threads = s->threads,
+                                              .progress = on_share,
+                                              .progress_context = &progress};
     zonal__meters meters;
     zonal_status status;
     zonal__progress_begin(&progress, "meters", SHARES, o->quiet);

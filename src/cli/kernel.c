@@ -8,13 +8,14 @@
 #include "cli/cli.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "loss/family.h"
+#include "loss/options.h"
 #include "report/svg.h"
-#include "train/method_options.h"
 
 typedef struct settings {
     int family;
     int64_t dim, points;
-    zonal__kernel_settings kernel;
+    zonal_kernel_spec kernel; /* as given */
     const char *plot, *figure;
     int json, csv;
 } settings;
@@ -38,7 +39,10 @@ static const zonal__option table[] = {
      .most = 4096,
      .metavar = "D",
      .help = "dimension d of the embeddings"},
-    ZONAL__KERNEL_OPTIONS(settings, kernel),
+    {.name = "the kernel",
+     .type = ZONAL__OPTION_TABLE,
+     .target = offsetof(settings, kernel),
+     .table = zonal__kernel_option},
     {.name = "points",
      .type = ZONAL__OPTION_INT,
      .target = offsetof(settings, points),
@@ -134,19 +138,13 @@ static void portrait_fini(portrait *p) {
 }
 
 /* To be undone by portrait_fini, also after a failure. */
-static zonal_status portrait_init(portrait *p, zonal_family family,
-                                  const zonal__kernel_settings *kernel, int64_t dim,
+static zonal_status portrait_init(portrait *p, const zonal_kernel_spec *spec, int64_t dim,
                                   int64_t points) {
-    double *weights;
-    zonal_status status;
-    *p = (portrait){.spec = {.family = family}, .dim = dim, .points = points};
-    ZONAL_TRY(zonal__kernel_settings_apply(kernel, dim, ZONAL_DISCREPANCY_MMD, &p->spec, &weights));
-    zonal__kernel_describe(&p->spec, dim, p->parameter, sizeof p->parameter);
-    status = create_kernel(p);
-    zonal__free(weights);
-    p->spec.weights = NULL;
-    ZONAL_TRY(status);
-    zonal_kernel_constants_get(p->kernel, &p->constants);
+    *p = (portrait){
+        .spec = *spec, .dim = dim, .points = points, .constants = ZONAL_KERNEL_CONSTANTS_INIT};
+    zonal__family_describe(spec, dim, ZONAL_DISCREPANCY_MMD, p->parameter, sizeof p->parameter);
+    ZONAL_TRY(create_kernel(p));
+    ZONAL_TRY(zonal_kernel_constants_get(p->kernel, &p->constants));
     return evaluate(p);
 }
 
@@ -273,7 +271,8 @@ static zonal_status print_json(const portrait *p) {
     zonal__json_begin_object(&json);
     zonal__json_key_text(&json, "kernel", zonal_family_name(p->spec.family));
     zonal__json_key_int(&json, "d", p->dim);
-    zonal__kernel_put_json(&p->spec, &json);
+    zonal__family_put_json(p->spec.family,
+                           zonal__family_parameter(&p->spec, p->dim, ZONAL_DISCREPANCY_MMD), &json);
     put_constants(&json, p);
     put_spectrum(&json, p);
     put_profile(&json, p);
@@ -317,7 +316,7 @@ enum { DRAWN = 401 };
 static zonal_status draw_profile(const settings *s) {
     char title[160];
     portrait p;
-    zonal_status status = portrait_init(&p, (zonal_family)s->family, &s->kernel, s->dim, DRAWN);
+    zonal_status status = portrait_init(&p, &s->kernel, s->dim, DRAWN);
     if (status == ZONAL_OK) {
         const zonal__svg_series series = {.count = DRAWN, .x = p.c, .y = p.phi};
         snprintf(title, sizeof title, "The %s kernel%s%s", zonal_family_name(p.spec.family),
@@ -344,8 +343,8 @@ static zonal_status draw_figure(const settings *s) {
     zonal__svg_series series[COUNT];
     zonal_status status = ZONAL_OK;
     for (int i = 0; i < COUNT && status == ZONAL_OK; i++) {
-        zonal__kernel_settings kernel = {.parameter = {[ZONAL_FAMILY_HEAT] = {list[i].t, -1}}};
-        status = portrait_init(&portraits[i], list[i].family, &kernel, s->dim, s->points);
+        const zonal_kernel_spec kernel = {.family = list[i].family, .parameter = {list[i].t, -1}};
+        status = portrait_init(&portraits[i], &kernel, s->dim, s->points);
         series[i] = (zonal__svg_series){
             .name = list[i].name, .count = s->points, .x = portraits[i].c, .y = portraits[i].phi};
     }
@@ -359,7 +358,7 @@ static zonal_status draw_figure(const settings *s) {
 
 static zonal_status run(const settings *s) {
     portrait p;
-    zonal_status status = portrait_init(&p, (zonal_family)s->family, &s->kernel, s->dim, s->points);
+    zonal_status status = portrait_init(&p, &s->kernel, s->dim, s->points);
     if (status == ZONAL_OK && s->plot) status = draw_profile(s);
     if (status == ZONAL_OK && s->json)
         status = print_json(&p);
@@ -372,7 +371,7 @@ static zonal_status run(const settings *s) {
 }
 
 static void hint_at_unused(const settings *s, const zonal__options *options) {
-    const zonal_loss_options loss = {.kernel.family = (zonal_family)s->family};
+    const zonal_loss_options loss = {.size = sizeof loss, .kernel.family = (zonal_family)s->family};
     char unused[200];
     zonal__loss_unused(&loss, options, unused, sizeof unused);
     if (unused[0])
@@ -393,6 +392,9 @@ int zonal__cli_kernel(int argc, char **argv) {
         status = zonal__cli_check_ending("--figure", s.figure, ".svg");
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.figure) hint_at_unused(&s, &options);
+    s.kernel = (zonal_kernel_spec){.family = (zonal_family)s.family};
+    if (zonal__kernel_apply(&options, offsetof(settings, kernel), &s.kernel) != ZONAL_OK)
+        return zonal__cli_failed();
     if (s.points == 0) s.points = s.json || s.csv || s.figure ? 201 : 21;
     if ((s.figure ? draw_figure(&s) : run(&s)) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;

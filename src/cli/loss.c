@@ -10,14 +10,18 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/npy.h"
-#include "train/method_options.h"
+#include "loss/family.h"
+#include "loss/options.h"
 
 typedef struct settings {
     const char *method, *grad;
-    zonal__kernel_settings kernel;
-    zonal__method_settings how;
-    int json, quiet;
+    zonal_loss_options loss; /* as given; the result has the effective ones */
+    int64_t step;
+    int precision, json, quiet;
 } settings;
+
+/* What computes from a file's numbers does so in double, unless it is asked for less. */
+static const char *const left_out[] = {"dtype", NULL};
 
 static const zonal__option table[] = {
     {.name = "method",
@@ -36,8 +40,24 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, json),
      .help = "print JSON"},
-    ZONAL__KERNEL_OPTIONS(settings, kernel),
-    ZONAL__METHOD_OPTIONS(settings, how, "double"),
+    {.name = "the loss",
+     .type = ZONAL__OPTION_TABLE,
+     .target = offsetof(settings, loss),
+     .table = zonal__loss_option,
+     .without = left_out},
+    {.name = "step",
+     .type = ZONAL__OPTION_INT,
+     .target = offsetof(settings, step),
+     .initial = "0",
+     .least = 0,
+     .most = 4294967295.,
+     .help = "susreg, sigreg: another step has other directions"},
+    {.name = "precision",
+     .type = ZONAL__OPTION_WORD,
+     .target = offsetof(settings, precision),
+     .words = zonal__precision_words,
+     .initial = "double",
+     .help = "of the arithmetic; tf32 and bf16 are for cuda"},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, quiet),
@@ -87,10 +107,9 @@ static const char *estimator_name(const result *r) {
 }
 
 static void put_parameter(zonal__json *json, const result *r) {
-    const zonal_kernel_spec *kernel = &r->loss.kernel;
     if (r->loss.discrepancy == ZONAL_DISCREPANCY_SIGREG) return;
-    zonal__json_key_text(json, "kernel", zonal_family_name(kernel->family));
-    zonal__kernel_put_json(kernel, json);
+    zonal__json_key_text(json, "kernel", zonal_family_name(r->info.family));
+    zonal__family_put_json(r->info.family, r->info.parameter, json);
 }
 
 static void put_sliced(zonal__json *json, const result *r, int64_t step) {
@@ -121,7 +140,7 @@ static zonal_status print_json(const settings *s, const result *r) {
     zonal__json_key_bool(&json, "raw", r->loss.raw_value);
     put_parameter(&json, r);
     if (is_sliced(r))
-        put_sliced(&json, r, s->how.step);
+        put_sliced(&json, r, s->step);
     else
         zonal__json_key_text(&json, "estimator", estimator_name(r));
     if (r->loss.discrepancy == ZONAL_DISCREPANCY_KL)
@@ -157,16 +176,15 @@ static int expected_value(const result *r, double *out) {
 }
 
 static void print_text(const settings *s, const result *r) {
-    char parameter[96];
+    const char *parameter = strchr(r->info.kernel, ','); /* "heat, t = 5/d = 0.0195" */
     double expected;
-    zonal__kernel_describe(&r->loss.kernel, r->dim, parameter, sizeof parameter);
     printf("%s: %lld rows in %lld dimensions\n", zonal__cli_plain(r->path).text, (long long)r->rows,
            (long long)r->dim);
     printf("  method     %s", s->method);
-    if (r->loss.discrepancy != ZONAL_DISCREPANCY_SIGREG && parameter[0]) printf(", %s", parameter);
+    if (parameter) printf("%s", parameter);
     if (is_sliced(r))
-        printf(", %lld slice%s, %d knots", (long long)r->loss.sliced.slices,
-               zonal__text_plural(r->loss.sliced.slices), r->loss.sliced.knots);
+        printf(", %lld slice%s, %lld knots", (long long)r->loss.sliced.slices,
+               zonal__text_plural(r->loss.sliced.slices), (long long)r->loss.sliced.knots);
     printf("\n  value      %.12g\n", r->value);
     if (expected_value(r, &expected))
         printf("  uniform    %.12g in the mean over uniform rows\n", expected);
@@ -229,17 +247,18 @@ static zonal_status run_plan(const settings *s, const zonal__cli_rows *rows, res
     zonal_status status;
     ZONAL_TRY(zonal__device_open(r->loss.device, &device));
     ZONAL_TRY(zonal_plan_create(&r->loss, rows->n, rows->d, &plan));
-    zonal_plan_info_get(plan, &r->info);
-    zonal_plan_set_step(plan, (uint32_t)s->how.step);
-    status = s->grad ? execute_with_gradient(plan, device, rows, s->grad, &r->value)
-                     : zonal__cli_execute(plan, device, rows, &r->value, NULL);
+    r->info = (zonal_plan_info)ZONAL_PLAN_INFO_INIT;
+    status = zonal_plan_info_get(plan, &r->info);
+    zonal_plan_set_step(plan, (uint32_t)s->step);
+    if (status == ZONAL_OK)
+        status = s->grad ? execute_with_gradient(plan, device, rows, s->grad, &r->value)
+                         : zonal__cli_execute(plan, device, rows, &r->value, NULL);
     zonal_plan_destroy(plan);
     return status;
 }
 
 static zonal_status compute(const settings *s, const char *path, result *r) {
     zonal__cli_rows rows;
-    double *weights = NULL;
     zonal_status status;
     ZONAL_TRY(zonal__cli_load(
         path, r->loss.precision == ZONAL_PRECISION_DOUBLE ? ZONAL__LOAD_DOUBLE : ZONAL__LOAD_FLOAT,
@@ -247,11 +266,7 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
     r->path = path;
     r->rows = rows.n;
     r->dim = rows.d;
-    status = zonal__kernel_settings_apply(&s->kernel, rows.d, r->loss.discrepancy, &r->loss.kernel,
-                                          &weights);
-    if (status == ZONAL_OK) status = name_file(run_plan(s, &rows, r), path);
-    r->loss.kernel.weights = NULL;
-    zonal__free(weights);
+    status = name_file(run_plan(s, &rows, r), path);
     zonal__free(rows.x);
     return status;
 }
@@ -259,21 +274,24 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* t = k/d was tuned at d = 256; what matters is its place beside log(d)/d. */
-static void hint_at_scale(const settings *s, const result *r) {
-    const zonal__scale *t = &s->kernel.parameter[ZONAL_FAMILY_HEAT];
+static void hint_at_scale(const result *r) {
+    const zonal_number *t = &r->loss.kernel.parameter;
     int over_d = t->power < 0 || t->factor == 0; /* so written, or the default */
     double d = (double)r->dim;
     if (r->loss.kernel.family != ZONAL_FAMILY_HEAT || !over_d || (r->dim >= 128 && r->dim <= 512))
         return;
     zonal__cli_say("hint: t = %.3g/d at d = %lld; the heat kernel's critical scale is log(d)/d: "
                    "%.3g/d here, 5.55/d at d = 256, where %g/d was tuned",
-                   r->loss.kernel.parameter.factor * d, (long long)r->dim, log(d),
+                   r->info.parameter * d, (long long)r->dim, log(d),
                    zonal__families[ZONAL_FAMILY_HEAT].initial(256, r->loss.discrepancy).factor);
 }
 
 static void hint_at_unused(const settings *s, const zonal__options *options, const result *r) {
     char unused[256];
-    zonal__method_unused(&r->loss, options, unused, sizeof unused);
+    zonal__loss_unused(&r->loss, options, unused, sizeof unused);
+    if (!is_sliced(r) && zonal__options_source(options, "step") == ZONAL__SOURCE_FLAG)
+        snprintf(unused + strlen(unused), sizeof unused - strlen(unused), "%s--step",
+                 unused[0] ? ", " : "");
     if (unused[0]) zonal__cli_say("hint: %s does not use %s", s->method, unused);
 }
 
@@ -287,11 +305,17 @@ static void keep_remark(void *context, const char *line) {
 }
 
 static zonal_status run(const settings *s, const zonal__options *options, const char *path) {
-    result r = {0};
+    result r = {.loss = ZONAL_LOSS_OPTIONS_INIT};
     remark kept = {""};
+    const zonal__device *device;
     zonal_status status;
     ZONAL_TRY(zonal_loss_defaults(s->method, &r.loss));
-    ZONAL_TRY(zonal__method_settings_apply(&s->how, options, &r.loss));
+    ZONAL_TRY(zonal__loss_apply(options, offsetof(settings, loss), &r.loss));
+    r.loss.precision = (zonal_precision)s->precision;
+    ZONAL_TRY(zonal__device_open(r.loss.device, &device));
+    if (!(device->backend->precisions & 1u << r.loss.precision) &&
+        zonal__options_source(options, "precision") <= ZONAL__SOURCE_DEFAULT)
+        r.loss.precision = ZONAL_PRECISION_FP32; /* the most it has */
     zonal_set_log(keep_remark, &kept);
     status = compute(s, path, &r);
     zonal_set_log(NULL, NULL);
@@ -300,7 +324,7 @@ static zonal_status run(const settings *s, const zonal__options *options, const 
     if (s->json) return print_json(s, &r);
     if (!s->quiet) {
         hint_at_unused(s, options, &r);
-        hint_at_scale(s, &r);
+        hint_at_scale(&r);
     }
     print_text(s, &r);
     return ZONAL_OK;

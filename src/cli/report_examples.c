@@ -243,8 +243,9 @@ static zonal_status search_images(search *s, zonal__gallery *gallery) {
 
 static zonal_status find_degrees(int64_t count, int64_t dim, const float *projections,
                                  zonal__report_run *run) {
-    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
-    zonal_uniformity_report found;
+    const zonal_uniformity_options options = {.size = sizeof options,
+                                              .precision = ZONAL_PRECISION_FP32};
+    zonal_uniformity_report found = ZONAL_UNIFORMITY_REPORT_INIT;
     if (run->degrees > 0) return ZONAL_OK;
     ZONAL_TRY(zonal_uniformity_run(&options, count, dim, projections, &found));
     run->degrees = found.degrees;

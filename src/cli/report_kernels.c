@@ -9,25 +9,27 @@
 
 #include "core/memory.h"
 #include "core/random.h"
+#include "loss/family.h"
 #include "train/training.h"
 
 enum { DRAWS = 4 };
 static const double most_work = 2e9; /* rows^2 x dim of a simulated batch: a few seconds */
 
 static zonal_status make_profile(const zonal_kernel_spec *given, int64_t dim,
-                                 zonal__report_kernel *out) {
+                                 zonal_discrepancy discrepancy, zonal__report_kernel *out) {
     zonal_kernel_spec spec = *given;
     zonal_kernel *kernel;
     char parameter[96];
     zonal_status status;
     spec.log_profile = 0;
+    spec.parameter = (zonal_number){zonal__family_parameter(given, dim, discrepancy), 0};
     ZONAL_TRY(zonal_kernel_create(&spec, dim, &kernel));
     for (int i = 0; i < ZONAL__REPORT_PROFILE; i++)
         out->c[i] = (double)(2 * i - (ZONAL__REPORT_PROFILE - 1)) / (ZONAL__REPORT_PROFILE - 1);
     status = zonal_kernel_eval(kernel, 0, ZONAL__REPORT_PROFILE, out->c, out->phi);
     zonal_kernel_destroy(kernel);
     if (status != ZONAL_OK) return status;
-    zonal__kernel_describe(&spec, dim, parameter, sizeof parameter);
+    zonal__family_describe(&spec, dim, discrepancy, parameter, sizeof parameter);
     snprintf(out->label, sizeof out->label, "%s%s%s, d = %lld", zonal_family_name(spec.family),
              parameter[0] ? ", " : "", parameter, (long long)dim);
     return ZONAL_OK;
@@ -84,8 +86,9 @@ static zonal_status describe(const zonal__training *t, zonal__report_kernel *out
     out->selectivity = t->weight.selectivity > 0 ? t->weight.selectivity : NAN;
     ZONAL_TRY(find_level(loss, t->settings.batch, dim, &out->uniform));
     /* SIGReg is a test in R^d: it has no kernel on the sphere. */
-    return loss->discrepancy == ZONAL_DISCREPANCY_SIGREG ? ZONAL_OK
-                                                         : make_profile(&loss->kernel, dim, out);
+    return loss->discrepancy == ZONAL_DISCREPANCY_SIGREG
+               ? ZONAL_OK
+               : make_profile(&loss->kernel, dim, loss->discrepancy, out);
 }
 
 static zonal_status make_kernel(const zonal__report_run *run, zonal__report_kernel *out) {

@@ -188,13 +188,14 @@ static zonal_status print_json(const zonal_uniformity_report *report) {
 }
 
 static zonal_status work(const settings *chosen, const char *path) {
-    zonal_uniformity_options options = {.monte_carlo = chosen->mc,
+    zonal_uniformity_options options = {.size = sizeof options,
+                                        .monte_carlo = chosen->mc,
                                         .seed = (uint64_t)chosen->seed,
                                         .pair_limit = chosen->pair_limit,
                                         .level = chosen->level,
                                         .unit_rows = chosen->unit,
                                         .threads = (int)chosen->threads};
-    zonal_uniformity_report report;
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     zonal__progress progress;
     zonal__cli_rows rows;
     ZONAL_TRY(zonal__cli_load(path, ZONAL__LOAD_AS_STORED, chosen->quiet, &rows));

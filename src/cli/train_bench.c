@@ -83,6 +83,7 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
                                     .threads = o->threads,
                                     .no_graph = o->no_graph,
                                     .fixed_views = !o->with_views};
+    out->objective.size = sizeof out->objective;
     ZONAL_TRY(zonal_objective_defaults(o->method, &out->objective));
     for (int v = 0; v < ZONAL__TRAIN_BENCH_VIEWS; v++)
         if (o->channels == 1)

@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "cli/cli.h"
 #include "core/text.h"
+#include "loss/family.h"
 
 enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
 
@@ -153,9 +154,9 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
     const zonal_loss_options *loss = &t->trainer.objective.loss;
     char kernel[96], selectivity[48] = "";
-    zonal__kernel_describe(
+    zonal__family_describe(
         &loss->kernel, t->trainer.network.projector_width[t->trainer.network.projector_layers - 1],
-        kernel, sizeof kernel);
+        loss->discrepancy, kernel, sizeof kernel);
     zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
                      kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, weight->gain);
     if (weight->selectivity > 0)

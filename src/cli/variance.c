@@ -24,7 +24,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "report/svg.h"
-#include "train/method_options.h"
+#include "zonal/loss.h"
 
 enum { MOST_BATCHES = 8, MOST_COUNTS = 24 };
 
@@ -160,19 +160,19 @@ static void bench_fini(bench *b) {
 /* To be undone by bench_fini, also after a failure. */
 static zonal_status bench_init(bench *b, const experiment *e, int64_t rows) {
     const settings *s = e->settings;
-    zonal_loss_options loss;
+    zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     *b = (bench){.rows = rows, .dim = s->dim};
     ZONAL_TRY(ZONAL_NEW(&b->fresh, rows * s->dim, "a batch"));
     ZONAL_TRY(ZONAL_NEW(&b->kept, rows * s->dim, "a batch"));
     ZONAL_TRY(ZONAL_NEW(&b->row, s->dim, "a row"));
     ZONAL_TRY(zonal_loss_defaults("mmd-induced", &loss));
     loss.kernel.parameter = (zonal_number){e->scale, 0};
-    loss.threads = (int)s->threads;
+    loss.threads = s->threads;
     ZONAL_TRY(zonal_plan_create(&loss, rows, s->dim, &b->exact));
     ZONAL_TRY(zonal_loss_defaults("susreg", &loss));
     loss.kernel.parameter = (zonal_number){e->scale, 0};
-    loss.threads = (int)s->threads;
-    loss.sliced.knots = (int)s->knots;
+    loss.threads = s->threads;
+    loss.sliced.knots = s->knots;
     loss.sliced.seed = (uint64_t)s->seed;
     for (int k = 0; k < e->counts; k++) {
         loss.sliced.slices = e->slices[k] - (k ? e->slices[k - 1] : 0);
@@ -225,11 +225,11 @@ static zonal_status replicate(bench *b, experiment *e, int index) {
 
 static zonal_status closed_form(const experiment *e, int64_t rows, double *out) {
     const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_INDUCED, .parameter = {e->scale, 0}};
-    zonal_kernel_constants constants;
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
     zonal_kernel *kernel;
     double b = (double)rows, sum = 0;
     ZONAL_TRY(zonal_kernel_create(&spec, e->settings->dim, &kernel));
-    zonal_kernel_constants_get(kernel, &constants);
+    ZONAL_TRY(zonal_kernel_constants_get(kernel, &constants));
     for (int l = 1; l < constants.degrees; l++) {
         double share = zonal_kernel_weight(kernel, l) / constants.mmd_norm;
         sum += share * share * exp(-zonal_kernel_log_multiplicity(kernel, l));

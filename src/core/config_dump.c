@@ -51,7 +51,7 @@ static void put_double(page *p, double value) {
 static void put_value(page *p, const zonal__options *options, int i) {
     const zonal__option *option = &options->table[i];
     const void *target = (const char *)options->values + option->target;
-    const zonal__scale *scale = target;
+    zonal__scale scale;
     char text[24];
     switch (option->type) {
     case ZONAL__OPTION_FLAG:
@@ -64,9 +64,9 @@ static void put_value(page *p, const zonal__options *options, int i) {
     case ZONAL__OPTION_DOUBLE:
         put_double(p, *(const double *)target);
         break;
-    case ZONAL__OPTION_SCALE:
-        if (scale->power == 0)
-            put_double(p, scale->factor);
+    case ZONAL__OPTION_SCALE: /* by its text: several options may share one target */
+        if (zonal__text_scale(options->state[i].text, "", &scale) == ZONAL_OK && scale.power == 0)
+            put_double(p, scale.factor);
         else
             put_quoted(p, options->state[i].text);
         break;

@@ -19,6 +19,61 @@ static const zonal__option *find(const zonal__option *table, const char *name) {
     return NULL;
 }
 
+/* ---- tables in tables ------------------------------------------------------------------------ */
+
+/* An entry that stands for a table, and the one that this table lies in. */
+typedef struct frame {
+    const zonal__option *entry;
+    const struct frame *around;
+} frame;
+
+typedef struct gathering {
+    const zonal__option *outer;
+    zonal__option *flat;
+    int count;
+} gathering;
+
+static int is_left_out(const gathering *g, const frame *in, const char *name) {
+    for (; in; in = in->around)
+        for (const char *const *word = in->entry->without; word && *word; word++)
+            if (strcmp(*word, name) == 0) return 1;
+    return find(g->outer, name) != NULL;
+}
+
+static zonal_status gather(gathering *g, const zonal__option *entry, const frame *around) {
+    const frame here = {entry, around};
+    zonal__option inner;
+    if (entry->type != ZONAL__OPTION_TABLE) {
+        if (g->count == ZONAL__OPTIONS_MOST)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "the table has more than %d options", g->count);
+        g->flat[g->count++] = *entry;
+        return ZONAL_OK;
+    }
+    for (int i = 0; entry->table(i, &inner); i++) {
+        if (is_left_out(g, &here, inner.name)) continue;
+        inner.target += entry->target;
+        ZONAL_TRY(gather(g, &inner, &here));
+    }
+    return ZONAL_OK;
+}
+
+/* All entries of a table one after the other, ended by zeros. */
+static zonal_status flatten(const zonal__option *table, zonal__option *flat) {
+    gathering g = {.outer = table, .flat = flat};
+    for (; table->name; table++) ZONAL_TRY(gather(&g, table, NULL));
+    flat[g.count] = (zonal__option){0};
+    return ZONAL_OK;
+}
+
+int zonal__option_entry(const zonal__option *table, int i, zonal__option *entry) {
+    zonal__option flat[ZONAL__OPTIONS_MOST + 1];
+    if (i < 0 || flatten(table, flat) != ZONAL_OK) return 0;
+    for (int k = 0; k <= i; k++)
+        if (!flat[k].name) return 0;
+    *entry = flat[i];
+    return 1;
+}
+
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 static int has_bounds(const zonal__option *option) {
@@ -85,8 +140,8 @@ static zonal_status set_flag(const char *shown, const char *text, int *out) {
     return ZONAL_OK;
 }
 
-static zonal_status set_value(void *values, const zonal__option *option, const char *shown,
-                              const char *text) {
+static zonal_status store(void *values, const zonal__option *option, const char *shown,
+                          const char *text) {
     void *target = target_of(values, option);
     int64_t whole;
     double number;
@@ -118,9 +173,17 @@ static zonal_status set_value(void *values, const zonal__option *option, const c
     case ZONAL__OPTION_CUSTOM:
         return option->set(values, option, shown, text);
     case ZONAL__OPTION_ASSIGN:
+    case ZONAL__OPTION_TABLE:
         break;
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT, "the table gives %s no type", shown);
+}
+
+static zonal_status set_value(void *values, const zonal__option *option, const char *shown,
+                              const char *text) {
+    ZONAL_TRY(store(values, option, shown, text));
+    if (!option->set || option->type == ZONAL__OPTION_CUSTOM) return ZONAL_OK;
+    return option->set(values, option, shown, text);
 }
 
 /* Targets without a default must not be left to chance. CUSTOM targets are their setter's. */
@@ -147,18 +210,18 @@ static void clear_value(void *values, const zonal__option *option) {
         break;
     case ZONAL__OPTION_CUSTOM:
     case ZONAL__OPTION_ASSIGN:
+    case ZONAL__OPTION_TABLE:
         break;
     }
 }
 
-zonal_status zonal__options_init(zonal__options *options, const zonal__option *table,
+zonal_status zonal__options_init(zonal__options *options, const zonal__option *given,
                                  void *values) {
+    const zonal__option *table = options->table;
     memset(options, 0, sizeof *options);
-    options->table = table;
+    ZONAL_TRY(flatten(given, options->table));
     options->values = values;
     for (int i = 0; table[i].name; i++) {
-        if (i == ZONAL__OPTIONS_MOST)
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "the table has more than %d options", i);
         clear_value(values, &table[i]);
         if (!table[i].initial) continue;
         ZONAL_TRY(set_value(values, &table[i], table[i].name, table[i].initial));
@@ -178,6 +241,61 @@ static zonal_status fail_unknown(const zonal__option *table, const char *name, c
     if (near)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; did you mean --%s?", shown, near);
     return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists the options", shown);
+}
+
+static zonal_status fail_unset(const zonal__option *table, const char *name) {
+    const char *names[ZONAL__OPTIONS_MOST + 1], *near;
+    char list[600] = "";
+    int count = 0;
+    for (; table->name; table++) {
+        zonal__text_append(list, sizeof list, count ? ", %s" : "%s", table->name);
+        names[count++] = table->name;
+    }
+    names[count] = NULL;
+    near = zonal__text_nearest(name, names);
+    if (near)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option \"%.60s\"; did you mean \"%s\"?",
+                          name, near);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option \"%.60s\"; there are %s", name, list);
+}
+
+zonal_status zonal__option_find(const zonal__option *table, const char *name,
+                                zonal__option *entry) {
+    zonal__option flat[ZONAL__OPTIONS_MOST + 1];
+    const zonal__option *option;
+    ZONAL_TRY(flatten(table, flat));
+    option = find(flat, name);
+    if (!option) return fail_unset(flat, name);
+    *entry = *option;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
+                               void *values) {
+    zonal__option option;
+    ZONAL_TRY(zonal__option_find(table, name, &option));
+    return set_value(values, &option, option.name, text);
+}
+
+zonal_status zonal__options_repeat(const zonal__options *options, size_t at, size_t size,
+                                   int (*wanted)(const void *context, const char *name),
+                                   const void *context, void *values) {
+    char shown[320];
+    for (int i = 0; options->table[i].name; i++) {
+        zonal__option option = options->table[i];
+        const zonal__option_state *state = &options->state[i];
+        if (state->source <= ZONAL__SOURCE_DEFAULT || option.type == ZONAL__OPTION_ASSIGN ||
+            option.target < at || option.target >= at + size ||
+            (wanted && !wanted(context, option.name)))
+            continue;
+        if (state->source == ZONAL__SOURCE_FILE)
+            snprintf(shown, sizeof shown, "%.200s:%d: %s", state->file, state->line, option.name);
+        else
+            snprintf(shown, sizeof shown, "--%s", option.name);
+        option.target -= at;
+        ZONAL_TRY(set_value(values, &option, shown, state->text));
+    }
+    return ZONAL_OK;
 }
 
 static zonal_status set_option(zonal__options *options, const zonal__option *option,
@@ -373,6 +491,8 @@ static const char *metavar(const zonal__option *option) {
         return "VALUE";
     case ZONAL__OPTION_ASSIGN:
         return "KEY=VALUE";
+    case ZONAL__OPTION_TABLE:
+        break;
     }
     return NULL;
 }
@@ -448,10 +568,12 @@ static void put_page(page *p, const zonal__option *table, const zonal__option_la
 
 zonal_status zonal__options_help(const zonal__option *table, const zonal__option_layout *layout,
                                  char **out) {
+    zonal__option flat[ZONAL__OPTIONS_MOST + 1];
     page p = {0};
-    put_page(&p, table, layout);
+    ZONAL_TRY(flatten(table, flat));
+    put_page(&p, flat, layout);
     ZONAL_TRY(ZONAL_NEW(out, p.length + 1, "the help text"));
     p = (page){.text = *out};
-    put_page(&p, table, layout);
+    put_page(&p, flat, layout);
     return ZONAL_OK;
 }

@@ -34,6 +34,12 @@
  * A value from the command line overrides one from a configuration file (config.h), and that a
  * default. Of every option is kept where its value came from and the text it was given as.
  *
+ * A table may hold another one, of a struct inside the caller's; there, or with a name of its own
+ * in the outer table, an option is left out of it:
+ *
+ *     {.name = "a loss", .type = ZONAL__OPTION_TABLE, .table = zonal__loss_option,
+ *      .target = offsetof(settings, loss), .without = (const char *const[]){"dtype", NULL}},
+ *
  * Nothing here prints or exits. Mistakes are ZONAL_ARGUMENT with a sentence for the user.
  */
 #ifndef ZONAL_CORE_OPTIONS_H
@@ -57,8 +63,10 @@ typedef enum zonal__option_type {
     ZONAL__OPTION_WORD,     /* int: the index in "words"; -1 when not given */
     ZONAL__OPTION_SCALE,    /* zonal__scale; the bounds hold for the factor */
     ZONAL__OPTION_CUSTOM,   /* whatever "set" does */
-    ZONAL__OPTION_ASSIGN    /* no target: --set lr=0.1 does what --lr 0.1 does (flags: =yes, =no);
+    ZONAL__OPTION_ASSIGN,   /* no target: --set lr=0.1 does what --lr 0.1 does (flags: =yes, =no);
                                dots in the name count as dashes; may be given several times */
+    ZONAL__OPTION_TABLE     /* stands for all entries of "table", whose targets lie in a struct at
+                               this entry's target */
 } zonal__option_type;
 
 /* Rules, to be combined by |. OVER and UNDER exclude the bound itself. LINE keeps an option to the
@@ -81,9 +89,14 @@ struct zonal__option {
     const char *const *words; /* of a WORD, NULL-terminated */
     const char *metavar;      /* in the help; NULL: one that fits the type */
     const char *help;         /* a phrase; default, bounds and words are added to it */
-    /* CUSTOM: parse "text" and store it; "shown" is the name for sentences ("--t"). */
+    /* CUSTOM: parse "text" and store it; "shown" is the name for sentences ("--t"). Other types:
+     * NULL, or what is to be done once the value is stored. */
     zonal_status (*set)(void *values, const zonal__option *option, const char *shown,
                         const char *text);
+    /* TABLE: fills the i-th entry and returns 1; 0 past the last. A function, since entries may be
+     * made from other records. */
+    int (*table)(int i, zonal__option *entry);
+    const char *const *without; /* TABLE: names that are left out of it; NULL: none */
 };
 
 typedef enum zonal__option_source {
@@ -104,7 +117,7 @@ typedef struct zonal__option_state {
 } zonal__option_state;
 
 typedef struct zonal__options {
-    const zonal__option *table;
+    zonal__option table[ZONAL__OPTIONS_MOST + 1]; /* all entries, those of tables in it as well */
     void *values;
     zonal__option_state state[ZONAL__OPTIONS_MOST];
     int help; /* --help or -h was given; required options are then not missed */
@@ -112,7 +125,8 @@ typedef struct zonal__options {
     char **arguments; /* the arguments that are not options, in order */
 } zonal__options;
 
-/* Sets every target to its default. The table and the values must outlive "options". */
+/* Sets every target to its default. What the table points to and the values must outlive "options".
+ */
 zonal_status zonal__options_init(zonal__options *options, const zonal__option *table, void *values);
 
 /* Parses argv[1] ... argv[argc - 1]. The arguments that are not options are gathered at the front
@@ -134,6 +148,25 @@ const char *zonal__options_peek(int argc, char **argv, const char *name);
 
 /* Where the value of an option came from; NONE also for a name that is not in the table. */
 zonal__option_source zonal__options_source(const zonal__options *options, const char *name);
+
+/* Sets one option of a struct from text, for a caller without a command line: an unknown name is
+ * ZONAL_ARGUMENT, and the sentence offers the nearest. */
+zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
+                               void *values);
+
+/* The entry of that name, or the same sentence. */
+zonal_status zonal__option_find(const zonal__option *table, const char *name, zonal__option *entry);
+
+/* Sets again, in "values", what was given (not a default) to the options whose targets lie in the
+ * "size" bytes at offset "at" of the options' own values: for a struct of the same type that holds
+ * other defaults. "wanted" (NULL: all) chooses by name. */
+zonal_status zonal__options_repeat(const zonal__options *options, size_t at, size_t size,
+                                   int (*wanted)(const void *context, const char *name),
+                                   const void *context, void *values);
+
+/* Entry i of a table, those of tables in it counted one by one: 1 and *entry, or 0 past the last.
+ */
+int zonal__option_entry(const zonal__option *table, int i, zonal__option *entry);
 
 /* How a long help is laid out: the options that matter most first, then groups of the others. */
 typedef struct zonal__option_group {

@@ -122,6 +122,53 @@ double zonal__scale_value(zonal__scale scale, int64_t d) {
     return scale.power > 0 ? scale.factor * (double)d : scale.factor;
 }
 
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Copies the entry at *text, which ends at a comma, and moves *text behind it; 0 after the last. */
+static int next_entry(const char **text, char entry[64]) {
+    size_t length;
+    if (!*text) return 0;
+    length = strcspn(*text, ",");
+    snprintf(entry, 64, "%.*s", length < 64 ? (int)length : 63, *text);
+    *text = (*text)[length] ? *text + length + 1 : NULL;
+    return 1;
+}
+
+static zonal_status too_many(const char *shown, int most) {
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes at most %d numbers, separated by commas", shown,
+                      most);
+}
+
+zonal_status zonal__list_int64(const char *text, const char *shown, int64_t low, int64_t high,
+                               int most, int64_t *out, int *count) {
+    char entry[64];
+    int n = 0;
+    while (next_entry(&text, entry)) {
+        if (n == most) return too_many(shown, most);
+        ZONAL_TRY(zonal__text_int64(entry, shown, &out[n]));
+        if (out[n] < low || out[n] > high)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be from %lld to %lld, got %s", shown,
+                              (long long)low, (long long)high, entry);
+        n++;
+    }
+    *count = n;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__list_double(const char *text, const char *shown, int most, double *out,
+                                int *count) {
+    char entry[64];
+    int n = 0;
+    while (next_entry(&text, entry)) {
+        if (n == most) return too_many(shown, most);
+        ZONAL_TRY(zonal__text_double(entry, shown, &out[n++]));
+    }
+    *count = n;
+    return ZONAL_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
 const char *zonal__text_plural(int64_t count) {
     return count == 1 ? "" : "s";
 }

@@ -34,6 +34,14 @@ typedef struct zonal__scale {
 zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out);
 double zonal__scale_value(zonal__scale scale, int64_t d);
 
+/* Parses "256,512,1024" into at most "most" whole numbers between low and high; *count is how many
+ * there are, at least one. "shown" names the option in sentences. */
+zonal_status zonal__list_int64(const char *text, const char *shown, int64_t low, int64_t high,
+                               int most, int64_t *out, int *count);
+/* The same for finite numbers, without bounds. */
+zonal_status zonal__list_double(const char *text, const char *shown, int most, double *out,
+                                int *count);
+
 /* The end of a noun after a number: "" after 1, else "s". printf("%lld image%s", n, ...). */
 const char *zonal__text_plural(int64_t count);
 

@@ -6,6 +6,7 @@
 
 #include "backend/device.h"
 #include "core/memory.h"
+#include "core/thread.h"
 
 /* ---- classification -------------------------------------------------------------------------- */
 
@@ -130,8 +131,9 @@ zonal_status zonal__meters_run(const zonal_uniformity_options *options, int64_t 
                               .dim = d,
                               .precision = ZONAL_PRECISION_FP32,
                               .unit_rows = options->unit_rows,
-                              .threads = zonal__backend_threads(options->threads)};
+                              .threads = zonal__thread_count(options->threads)};
     memset(meters, 0, sizeof *meters);
+    meters->report.size = sizeof meters->report;
     meters->alignment = meters->uniformity = NAN;
     fp32.precision = ZONAL_PRECISION_FP32;
     ZONAL_TRY(zonal_uniformity_run(&fp32, n, d, x, &meters->report));

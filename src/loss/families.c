@@ -15,7 +15,6 @@
 
 enum {
     MAX_BAND = 64,
-    MAX_WEIGHTS = 4096,
     CHORDAL_DEGREES = 4000 /* its spectrum falls like a power: cut here, the law adds the rest */
 };
 
@@ -141,9 +140,14 @@ static long double chordal_deficit(const zonal_kernel *kernel, long double c) {
 
 static zonal_status spectrum_check(const zonal_kernel_spec *spec) {
     int beyond = 0;
-    if (spec->n_weights < 2 || spec->n_weights > MAX_WEIGHTS || !spec->weights)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "a spectrum needs 2 to %d weights, got %d", MAX_WEIGHTS,
-                          spec->weights ? spec->n_weights : 0);
+    if (!spec->weights)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a spectrum kernel needs 2 to %d weights, one for each degree: "
+                          "--spectrum W0,W1,...",
+                          ZONAL__MOST_WEIGHTS);
+    if (spec->n_weights < 2 || spec->n_weights > ZONAL__MOST_WEIGHTS)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a spectrum needs 2 to %d weights, got %d",
+                          ZONAL__MOST_WEIGHTS, spec->n_weights);
     for (int l = 0; l < spec->n_weights; l++) {
         if (!(spec->weights[l] >= 0 && spec->weights[l] < INFINITY))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -252,6 +256,37 @@ double zonal__family_parameter(const zonal_kernel_spec *spec, int64_t dim,
     if (number.factor == 0) number = family->initial(dim, discrepancy);
     if (number.power < 0) return number.factor / (double)dim;
     return number.power > 0 ? number.factor * (double)dim : number.factor;
+}
+
+void zonal__family_describe(const zonal_kernel_spec *spec, int64_t dim,
+                            zonal_discrepancy discrepancy, char *out, size_t size) {
+    const zonal__family *family = &zonal__families[spec->family];
+    double value = zonal__family_parameter(spec, dim, discrepancy), times_d = value * (double)dim;
+    double whole = round(times_d);
+    int divided = !family->whole && whole >= 1 && whole < 1e6 && value < 1 &&
+                  fabs(times_d - whole) < 1e-12 * whole;
+    int weights = spec->n_weights;
+    out[0] = '\0';
+    if (!spec->weights && spec->spectrum) {
+        weights = 1;
+        for (const char *c = spec->spectrum; *c; c++) weights += *c == ',';
+    }
+    if (family->given) snprintf(out, size, "%d weights", weights);
+    if (!family->option) return;
+    if (divided)
+        snprintf(out, size, "%s = %.0f/d = %.8g", family->symbol, whole, value);
+    else
+        snprintf(out, size, value == (double)dim && !family->whole ? "%s = d = %.8g" : "%s = %.8g",
+                 family->symbol, value);
+}
+
+void zonal__family_put_json(zonal_family family, double value, zonal__json *json) {
+    const zonal__family *record = &zonal__families[family];
+    if (!record->option) return;
+    if (record->whole)
+        zonal__json_key_int(json, record->option, (int64_t)value);
+    else
+        zonal__json_key_double(json, record->option, value);
 }
 
 const char *zonal_family_name(zonal_family family) {

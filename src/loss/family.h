@@ -10,6 +10,7 @@
 #ifndef ZONAL_LOSS_FAMILY_H
 #define ZONAL_LOSS_FAMILY_H
 
+#include "core/json.h"
 #include "loss/kernel.h"
 #include "zonal/loss.h"
 
@@ -58,5 +59,12 @@ const zonal__family *zonal__family_of(zonal_family family);
 /* The parameter's value in dimension dim: the spec's, or the default for this discrepancy. */
 double zonal__family_parameter(const zonal_kernel_spec *spec, int64_t dim,
                                zonal_discrepancy discrepancy);
+
+/* The parameter as people write it: "t = 5/d = 0.01953125", "L = 2"; "" where there is none. */
+void zonal__family_describe(const zonal_kernel_spec *spec, int64_t dim,
+                            zonal_discrepancy discrepancy, char *out, size_t size);
+
+/* The same as a member of a JSON object; nothing where there is none. */
+void zonal__family_put_json(zonal_family family, double value, zonal__json *json);
 
 #endif

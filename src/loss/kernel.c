@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/sized.h"
+#include "core/text.h"
 #include "loss/family.h"
 #include "loss/log_profile.h"
 #include "loss/spectrum.h"
@@ -37,6 +39,14 @@ static zonal_status check_spec(const zonal_kernel_spec *spec, int64_t dim, zonal
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to %d, got %lld", MAX_DIM,
                           (long long)dim);
     if (!family) return zonal_last_error()->status;
+    if (!zonal__is_zero(spec->reserved, sizeof spec->reserved))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the reserved room of a zonal_kernel_spec is not zero; zero-initialise "
+                          "it, or use the libzonal that the program was built with");
+    if (spec->parameter.power < -1 || spec->parameter.power > 1)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "a kernel's parameter goes with d to the power -1, 0 or 1, got %d",
+                          spec->parameter.power);
     if (spec->without_multiplicity && !family->weighted)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the %s kernel is not given by weights, so there is "
@@ -68,11 +78,8 @@ static zonal_status build(zonal_kernel *kernel) {
     return ZONAL_OK;
 }
 
-zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel **out) {
+static zonal_status create(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel **out) {
     zonal_kernel checked, *kernel;
-    ZONAL_NEED(out, "kernel");
-    *out = NULL;
-    ZONAL_NEED(spec, "spec");
     ZONAL_TRY(check_spec(spec, dim, &checked));
     ZONAL_TRY(ZONAL_NEW(&kernel, 1, "a kernel"));
     *kernel = checked;
@@ -81,6 +88,26 @@ zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zon
         *out = kernel;
     else
         zonal_kernel_destroy(kernel);
+    return status;
+}
+
+zonal_status zonal_kernel_create(const zonal_kernel_spec *spec, int64_t dim, zonal_kernel **out) {
+    zonal_kernel_spec read;
+    double *weights;
+    zonal_status status;
+    ZONAL_NEED(out, "kernel");
+    *out = NULL;
+    ZONAL_NEED(spec, "spec");
+    if (spec->weights || !spec->spectrum || (unsigned)spec->family >= ZONAL__FAMILIES ||
+        !zonal__families[spec->family].given)
+        return create(spec, dim, out);
+    read = *spec;
+    ZONAL_TRY(ZONAL_NEW(&weights, ZONAL__MOST_WEIGHTS, "the spectrum's weights"));
+    status = zonal__list_double(spec->spectrum, "spectrum", ZONAL__MOST_WEIGHTS, weights,
+                                &read.n_weights);
+    read.weights = weights;
+    if (status == ZONAL_OK) status = create(&read, dim, out);
+    zonal__free(weights);
     return status;
 }
 
@@ -112,14 +139,17 @@ long double zonal__kernel_centred(const zonal_kernel *kernel, long double c) {
     return zonal__series(1, kernel->degrees, kernel->a, kernel->dim, c) / norm;
 }
 
-void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out) {
+#define CONSTANTS_SIZED ZONAL__SIZED(zonal_kernel_constants, bias)
+
+zonal_status zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out) {
+    zonal_kernel_constants full = ZONAL_KERNEL_CONSTANTS_INIT;
     long double area, slope;
-    if (!out) return;
-    *out = (zonal_kernel_constants){0};
-    if (!kernel) return;
+    ZONAL_NEED(out, "constants");
+    ZONAL_TRY(zonal__sized_write(CONSTANTS_SIZED, &full, out));
+    ZONAL_NEED(kernel, "kernel");
     area = zonal__log_sphere_area(kernel->dim);
     slope = zonal__kernel_derivative(kernel, 1, 1);
-    *out = (zonal_kernel_constants){
+    full = (zonal_kernel_constants){
         .bias = (double)expl(kernel->log_a0),
         .log_bias = (double)kernel->log_a0,
         .mmd_norm = (double)kernel->one_minus_a0,
@@ -132,6 +162,7 @@ void zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constan
         .degrees = kernel->degrees,
         .nodes = kernel->nodes,
     };
+    return zonal__sized_write(CONSTANTS_SIZED, &full, out);
 }
 
 static zonal_status check_cosines(int64_t n, const double *c, const double *out) {

@@ -6,6 +6,7 @@
 
 #include "core/text.h"
 #include "loss/family.h"
+#include "loss/options.h"
 
 typedef struct named_loss {
     const char *name;
@@ -35,30 +36,45 @@ const char *zonal_method_name(int i) {
     return i >= 0 && i < count ? list[i].name : NULL;
 }
 
-zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options) {
+void zonal__loss_initial(zonal_discrepancy discrepancy, zonal_family family,
+                         zonal_loss_options *options) {
+    int sliced = discrepancy >= ZONAL_DISCREPANCY_SUSREG;
+    int lejepa = discrepancy == ZONAL_DISCREPANCY_SIGREG;
+    *options = (zonal_loss_options){
+        .size = sizeof *options,
+        .discrepancy = discrepancy,
+        .device = "cpu",
+        .kernel = {.family = family},
+        .precision = ZONAL_PRECISION_FP32,
+    };
+    if (sliced)
+        options->sliced = (zonal_sliced_options){.slices = 1024,
+                                                 .knots = 17,
+                                                 .low = lejepa ? 0 : -5,
+                                                 .high = lejepa ? 3 : 5,
+                                                 .times_n = lejepa,
+                                                 .collapse_normalised = !lejepa};
+}
+
+const char *zonal__method_of(const zonal_loss_options *loss) {
+    named_loss list[METHODS];
+    int count = list_methods(list);
+    for (int i = 0; i < count; i++)
+        if (list[i].discrepancy == loss->discrepancy &&
+            (list[i].family == loss->kernel.family ||
+             loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG))
+            return list[i].name;
+    return "?";
+}
+
+zonal_status zonal__method_find(const char *method, zonal_loss_options *options) {
     const char *names[METHODS + 1] = {0};
     named_loss methods[METHODS];
     int count = list_methods(methods);
-    ZONAL_NEED(method, "method");
-    ZONAL_NEED(options, "options");
     for (int i = 0; i < count; i++) {
         names[i] = methods[i].name;
         if (strcmp(method, methods[i].name) != 0) continue;
-        int sliced = methods[i].discrepancy >= ZONAL_DISCREPANCY_SUSREG;
-        int lejepa = methods[i].discrepancy == ZONAL_DISCREPANCY_SIGREG;
-        *options = (zonal_loss_options){
-            .device = "cpu",
-            .discrepancy = methods[i].discrepancy,
-            .kernel = {.family = methods[i].family},
-            .precision = ZONAL_PRECISION_FP32,
-        };
-        if (sliced)
-            options->sliced = (zonal_sliced_options){.slices = 1024,
-                                                     .knots = 17,
-                                                     .low = lejepa ? 0 : -5,
-                                                     .high = lejepa ? 3 : 5,
-                                                     .times_n = lejepa,
-                                                     .collapse_normalised = !lejepa};
+        zonal__loss_initial(methods[i].discrepancy, methods[i].family, options);
         return ZONAL_OK;
     }
     const char *nearest = zonal__text_nearest(method, names);

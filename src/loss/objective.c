@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "core/sized.h"
+#include "loss/options.h"
 #include "loss/plan.h"
 
 struct zonal_objective {
@@ -16,14 +18,6 @@ struct zonal_objective {
     zonal_objective_info info;
 };
 
-zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
-    ZONAL_NEED(options, "options");
-    *options = (zonal_objective_options){0};
-    ZONAL_TRY(zonal_loss_defaults(method, &options->loss));
-    options->lambda = options->loss.discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
-    return ZONAL_OK;
-}
-
 static zonal_status check(const zonal_objective_options *options, int64_t views,
                           int64_t global_views) {
     if (views < 1)
@@ -33,6 +27,11 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
                           (long long)views, (long long)global_views);
     if (!(options->lambda >= 0 && options->lambda <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "lambda must be from 0 to 1, got %g", options->lambda);
+    if (!zonal__is_zero(options->reserved, sizeof options->reserved))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the reserved room of a zonal_objective_options is not zero; begin with "
+                          "ZONAL_OBJECTIVE_OPTIONS_INIT, or use the libzonal that the program was "
+                          "built with");
     static const char *const valued[] = {"gain", "margin", "selectivity"};
     if ((unsigned)options->gain > ZONAL_GAIN_SELECTIVITY)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no gain %d", (int)options->gain);
@@ -97,17 +96,18 @@ static zonal_status choose_gain(const zonal_objective_options *options, int64_t 
 static zonal_status weigh(const zonal_objective_options *options, const zonal_plan *plan,
                           int64_t views, int64_t global_views, int64_t batch, int64_t dim,
                           zonal_objective_info *info) {
+    const zonal_plan_info loss = *zonal__plan_info(plan);
     double unit_selectivity, scale;
-    zonal_plan_info loss;
-    zonal_plan_info_get(plan, &loss);
     /* the plan's numbers are those of the normalised discrepancy */
     scale = (options->loss.raw_value ? loss.norm : 1) *
             (options->loss.discrepancy == ZONAL_DISCREPANCY_SUSREG && options->loss.sliced.times_n
                  ? (double)batch
                  : 1);
     double v = (double)views, g = (double)global_views;
-    *info = (zonal_objective_info){.k = 1 + (v - 2 * g) / (g * v),
-                                   .anisotropy = scale * loss.anisotropy};
+    *info = (zonal_objective_info){.size = sizeof *info,
+                                   .k = 1 + (v - 2 * g) / (g * v),
+                                   .anisotropy = scale * loss.anisotropy,
+                                   .plan = loss};
     info->threshold = collapse_threshold(options->lambda, scale * loss.slope, info->k);
     unit_selectivity = selectivity_of_unit_gain(options->lambda, info, dim);
     ZONAL_TRY(choose_gain(options, batch, unit_selectivity, info));
@@ -116,23 +116,47 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
     return ZONAL_OK;
 }
 
-zonal_status zonal_objective_describe(const zonal_objective_options *options, int64_t views,
+#define INFO_SIZED ZONAL__SIZED(zonal_objective_info, gain)
+
+/* The plan's info, the last member, has the size of what the caller has of it. */
+static zonal_status write_info(const zonal_objective_info *given, zonal_objective_info *info) {
+    const size_t before = offsetof(zonal_objective_info, plan);
+    zonal_objective_info full = *given;
+    ZONAL_TRY(zonal__sized_check(INFO_SIZED, info));
+    full.plan.size = info->size > before ? info->size - before : 0;
+    return zonal__sized_write(INFO_SIZED, &full, info);
+}
+
+static const zonal_objective_info nothing = ZONAL_OBJECTIVE_INFO_INIT;
+
+zonal_status zonal_objective_describe(const zonal_objective_options *given, int64_t views,
                                       int64_t global_views, int64_t batch, int64_t dim,
                                       zonal_objective_info *info) {
+    zonal_objective_options options;
+    zonal_objective_info found;
     zonal_plan *plan;
     zonal_status status;
     ZONAL_NEED(info, "info");
-    *info = (zonal_objective_info){0};
-    ZONAL_NEED(options, "options");
-    ZONAL_TRY(check(options, views, global_views));
-    ZONAL_TRY(zonal__plan_prepare(&options->loss, batch, dim, &plan));
-    status = weigh(options, plan, views, global_views, batch, dim, info);
+    ZONAL_TRY(write_info(&nothing, info));
+    ZONAL_NEED(given, "options");
+    ZONAL_TRY(zonal__objective_read(given, &options));
+    ZONAL_TRY(check(&options, views, global_views));
+    ZONAL_TRY(zonal__plan_prepare(&options.loss, batch, dim, &plan));
+    status = weigh(&options, plan, views, global_views, batch, dim, &found);
     zonal_plan_destroy(plan);
-    return status;
+    return status == ZONAL_OK ? write_info(&found, info) : status;
 }
 
-void zonal_objective_info_get(const zonal_objective *objective, zonal_objective_info *info) {
-    if (info) *info = objective ? objective->info : (zonal_objective_info){0};
+zonal_status zonal_objective_info_get(const zonal_objective *objective,
+                                      zonal_objective_info *info) {
+    ZONAL_NEED(info, "info");
+    ZONAL_TRY(write_info(objective ? &objective->info : &nothing, info));
+    ZONAL_NEED(objective, "objective");
+    return ZONAL_OK;
+}
+
+const zonal_objective_info *zonal__objective_info(const zonal_objective *objective) {
+    return &objective->info;
 }
 
 static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
@@ -158,14 +182,16 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     return objective->table->create(&problem, &objective->work);
 }
 
-zonal_status zonal__objective_create_on(const zonal_objective_options *options, int64_t views,
+zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
                                         int64_t global_views, int64_t batch, int64_t dim,
                                         const uint32_t *device_step, zonal_objective **out) {
+    zonal_objective_options options;
     zonal_objective *objective;
     *out = NULL;
-    ZONAL_TRY(check(options, views, global_views));
+    ZONAL_TRY(zonal__objective_read(given, &options));
+    ZONAL_TRY(check(&options, views, global_views));
     ZONAL_TRY(ZONAL_NEW(&objective, 1, "an objective"));
-    objective->options = *options;
+    objective->options = options;
     objective->views = views;
     objective->global_views = global_views;
     objective->batch = batch;

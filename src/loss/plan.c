@@ -6,7 +6,10 @@
 
 #include "backend/device.h"
 #include "core/memory.h"
+#include "core/sized.h"
+#include "core/thread.h"
 #include "loss/family.h"
+#include "loss/options.h"
 
 struct zonal_plan {
     zonal_loss_options options;
@@ -23,35 +26,71 @@ struct zonal_plan {
     zonal_plan_info info;
 };
 
-static const char *const precision_names[] = {"double", "fp32", "tf32", "bf16"};
-
 static int is_sliced(const zonal_loss_options *options) {
     return options->discrepancy == ZONAL_DISCREPANCY_SUSREG ||
            options->discrepancy == ZONAL_DISCREPANCY_SIGREG;
 }
 
+static zonal_status check_choice(const char *what, unsigned value, const char *const *words) {
+    char list[128] = "";
+    unsigned count = 0;
+    for (; words[count]; count++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), count ? ", %s" : "%s",
+                 words[count]);
+    if (value < count) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no %s %d; it is one of: %s", what, (int)value,
+                      list);
+}
+
+static zonal_status check_flag(const char *what, int value) {
+    if (value == 0 || value == 1) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be 0 or 1, got %d", what, value);
+}
+
+static zonal_status check_choices(const zonal_loss_options *options) {
+    if ((unsigned)options->discrepancy > ZONAL_DISCREPANCY_SIGREG)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no discrepancy %d", (int)options->discrepancy);
+    if (!zonal__family_of(options->kernel.family)) return zonal_last_error()->status;
+    ZONAL_TRY(check_choice("estimator", options->estimator, zonal__estimator_words));
+    ZONAL_TRY(check_choice("KL norm", options->kl_norm, zonal__kl_norm_words));
+    ZONAL_TRY(check_choice("precision", options->precision, zonal__precision_words));
+    ZONAL_TRY(check_choice("dtype", options->dtype, zonal__dtype_words));
+    ZONAL_TRY(check_choice("implementation", options->implementation, zonal__implementation_words));
+    ZONAL_TRY(check_flag("raw_value", options->raw_value));
+    ZONAL_TRY(check_flag("unit_rows", options->unit_rows));
+    if (options->threads < 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "threads must not be negative, got %lld",
+                          (long long)options->threads);
+    return ZONAL_OK;
+}
+
+/* What the discrepancy has no use for would be ignored in silence. */
+static zonal_status check_use(const zonal_loss_options *options) {
+    const struct {
+        const char *name;
+        int set;
+    } list[] = {{"estimator", options->estimator != ZONAL_ESTIMATOR_AUTO},
+                {"kl-norm", options->kl_norm != ZONAL_KL_NORM_AUTO},
+                {"unit", options->unit_rows},
+                {"without-multiplicity", options->kernel.without_multiplicity}};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].set && !zonal__loss_uses(options, list[i].name))
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no use for %s; leave it at its default",
+                              zonal__method_of(options), list[i].name);
+    return ZONAL_OK;
+}
+
 static zonal_status check(const zonal_loss_options *options, int64_t batch, int64_t dim) {
     int kl = options->discrepancy == ZONAL_DISCREPANCY_KL;
     int64_t least = kl && options->estimator != ZONAL_ESTIMATOR_V ? 3 : 2;
-    if ((unsigned)options->discrepancy > ZONAL_DISCREPANCY_SIGREG)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no discrepancy %d", (int)options->discrepancy);
-    if ((unsigned)options->estimator > ZONAL_ESTIMATOR_U ||
-        (unsigned)options->kl_norm > ZONAL_KL_NORM_PAPER ||
-        (unsigned)options->precision > ZONAL_PRECISION_BF16 ||
-        (unsigned)options->implementation > ZONAL_IMPLEMENTATION_MOMENTS)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "there is no estimator %d, KL norm %d, precision %d or implementation "
-                          "%d; one of them is not in its list",
-                          (int)options->estimator, (int)options->kl_norm, (int)options->precision,
-                          (int)options->implementation);
+    ZONAL_TRY(check_choices(options));
+    ZONAL_TRY(check_use(options));
     if (batch < least)
         return ZONAL_FAIL(ZONAL_SHAPE, "%s needs a batch of at least %lld rows, got %lld",
                           kl ? "KL" : "a discrepancy", (long long)least, (long long)batch);
     if (dim < 2 || dim > 4096)
         return ZONAL_FAIL(ZONAL_SHAPE, "the dimension must be from 2 to 4096, got %lld",
                           (long long)dim);
-    if (options->threads < 0)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "threads must not be negative, got %d", options->threads);
     return ZONAL_OK;
 }
 
@@ -66,8 +105,26 @@ static void list_precisions(const zonal__device *device, char out[64]) {
                                    length == 0 ? ""
                                    : left      ? ", "
                                                : " or ",
-                                   precision_names[i]);
+                                   zonal__precision_words[i]);
     }
+}
+
+/* On the host rows are what the precision says. */
+static zonal_status check_dtype(const zonal_loss_options *options, const zonal__device *device) {
+    zonal_dtype dtype = options->dtype, host = options->precision == ZONAL_PRECISION_DOUBLE
+                                                   ? ZONAL_DTYPE_DOUBLE
+                                                   : ZONAL_DTYPE_FP32;
+    if (dtype == ZONAL_DTYPE_AUTO) return ZONAL_OK;
+    if (device->backend->is_host && dtype != host)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "on the CPU rows are what the precision says, %s; leave dtype at auto, "
+                          "got %s",
+                          zonal__dtype_words[host], zonal__dtype_words[dtype]);
+    if (!device->backend->is_host && dtype == ZONAL_DTYPE_DOUBLE)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "double is an element type of the CPU; on %s use fp32, bf16 or fp16",
+                          device->name);
+    return ZONAL_OK;
 }
 
 /* The device of the options, and whether it can do what they ask for. */
@@ -81,8 +138,9 @@ static zonal_status open_device(const zonal_loss_options *options, const zonal__
         list_precisions(*device, known);
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "the device %s does not compute in %s; use %s there, or another device",
-                          (*device)->name, precision_names[options->precision], known);
+                          (*device)->name, zonal__precision_words[options->precision], known);
     }
+    ZONAL_TRY(check_dtype(options, *device));
     if (options->implementation != ZONAL_IMPLEMENTATION_REF) return ZONAL_OK;
     if (!(*device)->backend->is_host)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the reference runs on the CPU; use the device cpu");
@@ -101,12 +159,17 @@ static zonal_status choose(zonal_plan *plan, int degree) {
     if (asked == ZONAL_IMPLEMENTATION_PAIRS && is_sliced(&plan->options))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a sliced loss has no pairs; leave the implementation to the plan");
+    if (asked == ZONAL_IMPLEMENTATION_SLICES && !is_sliced(&plan->options))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "slices serve susreg and sigreg alone; leave the implementation to the "
+                          "plan");
     int cheaper =
         4 * plan->batch >= 3 * plan->dim && plan->batch > plan->device->backend->pairs_pay_up_to;
     if (asked == ZONAL_IMPLEMENTATION_AUTO)
-        asked = possible && cheaper ? ZONAL_IMPLEMENTATION_MOMENTS : ZONAL_IMPLEMENTATION_PAIRS;
+        asked = is_sliced(&plan->options) ? ZONAL_IMPLEMENTATION_SLICES
+                : possible && cheaper     ? ZONAL_IMPLEMENTATION_MOMENTS
+                                          : ZONAL_IMPLEMENTATION_PAIRS;
     plan->info.implementation = asked;
-    plan->info.backend = plan->device->backend->name;
     return ZONAL_OK;
 }
 
@@ -163,7 +226,7 @@ static double kl_degree2(const zonal_kernel *kernel) {
 static zonal_status build_kl(zonal_plan *plan) {
     zonal__problem *problem = &plan->problem;
     zonal_loss_options *options = &plan->options;
-    zonal_kernel_constants constants;
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
     const zonal__family *family = zonal__family_of(options->kernel.family);
     if (!family) return zonal_last_error()->status;
     if (options->kernel.parameter.factor == 0 && family->initial)
@@ -176,7 +239,7 @@ static zonal_status build_kl(zonal_plan *plan) {
         ZONAL_TRY(zonal__profile_fit_log(plan->kernel, &plan->log_phi));
         log_phi = plan->log_phi;
     }
-    zonal_kernel_constants_get(plan->kernel, &constants);
+    ZONAL_TRY(zonal_kernel_constants_get(plan->kernel, &constants));
     double norm = constants.kl_norm;
     if (options->kl_norm == ZONAL_KL_NORM_PAPER) {
         norm = constants.kl_norm_paper;
@@ -220,6 +283,35 @@ static zonal_status build_sliced(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
+/* What the plan is, for who asks: everything but the numbers that building it found. */
+static void describe(zonal_plan *plan) {
+    const zonal_loss_options *options = &plan->options;
+    zonal_plan_info *info = &plan->info;
+    char parameter[64];
+    info->size = sizeof *info;
+    info->batch = plan->batch;
+    info->dim = plan->dim;
+    info->precision = options->precision;
+    info->dtype = options->dtype != ZONAL_DTYPE_AUTO             ? options->dtype
+                  : options->precision == ZONAL_PRECISION_DOUBLE ? ZONAL_DTYPE_DOUBLE
+                                                                 : ZONAL_DTYPE_FP32;
+    info->backend = plan->device->backend->name;
+    snprintf(info->device, sizeof info->device, "%s",
+             plan->device->backend->is_host ? "cpu" : plan->device->name);
+    info->family = options->kernel.family;
+    snprintf(info->kernel, sizeof info->kernel, "none");
+    if (options->discrepancy == ZONAL_DISCREPANCY_SIGREG) return; /* a test in R^d */
+    if (is_sliced(options)) info->family = ZONAL_FAMILY_INDUCED;
+    info->parameter = is_sliced(options) ? sliced_scale(plan) : plan->kernel->parameter;
+    zonal__family_describe(
+        &(zonal_kernel_spec){.family = info->family,
+                             .parameter = {info->parameter, 0},
+                             .n_weights = plan->kernel ? plan->kernel->spec.n_weights : 0},
+        plan->dim, options->discrepancy, parameter, sizeof parameter);
+    snprintf(info->kernel, sizeof info->kernel, "%s%s%s", zonal_family_name(info->family),
+             parameter[0] ? ", " : "", parameter);
+}
+
 static zonal_status build(zonal_plan *plan) {
     const zonal_loss_options *options = &plan->options;
     plan->problem = (zonal__problem){
@@ -229,7 +321,7 @@ static zonal_status build(zonal_plan *plan) {
         .precision = options->precision,
         .dtype = options->dtype == ZONAL_DTYPE_AUTO ? ZONAL_DTYPE_FP32 : options->dtype,
         .unit_rows = options->unit_rows,
-        .threads = zonal__backend_threads(options->threads),
+        .threads = zonal__thread_count(options->threads),
         .views = 1,
         .global_views = 1,
     };
@@ -243,22 +335,28 @@ static zonal_status build(zonal_plan *plan) {
         plan->problem.offset *= plan->info.norm;
         plan->problem.factor *= plan->info.norm;
     }
+    describe(plan);
     return ZONAL_OK;
 }
 
-zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batch, int64_t dim,
+zonal_status zonal__plan_prepare(const zonal_loss_options *given, int64_t batch, int64_t dim,
                                  zonal_plan **out) {
+    zonal_loss_options options;
     zonal_plan *plan;
     *out = NULL;
     const zonal__device *device;
-    ZONAL_TRY(check(options, batch, dim));
-    ZONAL_TRY(open_device(options, &device));
+    ZONAL_TRY(zonal__loss_read(given, &options));
+    ZONAL_TRY(check(&options, batch, dim));
+    ZONAL_TRY(open_device(&options, &device));
     ZONAL_TRY(ZONAL_NEW(&plan, 1, "a plan"));
-    plan->options = *options;
+    plan->options = options;
     plan->device = device;
     plan->batch = batch;
     plan->dim = dim;
     zonal_status status = build(plan);
+    /* the kernel has copies of what is the caller's */
+    plan->options.kernel.weights = NULL;
+    plan->options.kernel.spectrum = NULL;
     if (status == ZONAL_OK)
         *out = plan;
     else
@@ -337,6 +435,28 @@ void zonal_plan_set_step(zonal_plan *plan, uint32_t step) {
     if (plan) plan->step = step;
 }
 
-void zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info) {
-    if (info) *info = plan ? plan->info : (zonal_plan_info){0};
+#define INFO_SIZED ZONAL__SIZED(zonal_plan_info, bias)
+
+zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info) {
+    static const zonal_plan_info nothing = ZONAL_PLAN_INFO_INIT;
+    ZONAL_NEED(info, "info");
+    ZONAL_TRY(zonal__sized_write(INFO_SIZED, plan ? &plan->info : &nothing, info));
+    ZONAL_NEED(plan, "plan");
+    return ZONAL_OK;
+}
+
+zonal_status zonal_plan_describe(const zonal_loss_options *options, int64_t batch, int64_t dim,
+                                 zonal_plan_info *info) {
+    zonal_plan *plan;
+    ZONAL_NEED(info, "info");
+    ZONAL_TRY(zonal__sized_write(INFO_SIZED, &(zonal_plan_info)ZONAL_PLAN_INFO_INIT, info));
+    ZONAL_NEED(options, "options");
+    ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
+    zonal_status status = zonal_plan_info_get(plan, info);
+    zonal_plan_destroy(plan);
+    return status;
+}
+
+const zonal_plan_info *zonal__plan_info(const zonal_plan *plan) {
+    return &plan->info;
 }

@@ -17,5 +17,6 @@ zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batc
 zonal_status zonal__plan_finish(zonal_plan *plan);
 const zonal__problem *zonal__plan_problem(const zonal_plan *plan);
 const zonal__device *zonal__plan_device(const zonal_plan *plan);
+const zonal_plan_info *zonal__plan_info(const zonal_plan *plan);
 
 #endif

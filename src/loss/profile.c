@@ -52,8 +52,8 @@ static zonal_status sample_psi(const void *context, long double c, long double *
 
 zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy discrepancy,
                                  zonal_precision precision, zonal__profile *profile) {
-    zonal_kernel_constants constants;
-    zonal_kernel_constants_get(kernel, &constants);
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
+    ZONAL_TRY(zonal_kernel_constants_get(kernel, &constants));
     *profile = (zonal__profile){0};
     profile->psi.context = kernel;
     profile->psi.value = discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_value : ksd_value;

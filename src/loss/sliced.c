@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "core/sized.h"
 #include "math/quadrature.h"
 
 enum { MAX_KNOTS = 4096, MAX_NODES = 4096 };
@@ -14,8 +15,13 @@ static zonal_status check(const zonal_sliced_options *options, double scale) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "slices must be at least 1, got %lld",
                           (long long)options->slices);
     if (options->knots < 2 || options->knots > MAX_KNOTS)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "knots must be from 2 to %d, got %d", MAX_KNOTS,
-                          options->knots);
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "knots must be from 2 to %d, got %lld", MAX_KNOTS,
+                          (long long)options->knots);
+    if (!zonal__is_zero(options->reserved, sizeof options->reserved))
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the reserved room of a zonal_sliced_options is not zero; begin with "
+                          "zonal_loss_defaults, or use the libzonal that the program was built "
+                          "with");
     if (!(options->low < options->high && options->low > -1e3 && options->high < 1e3))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the knots' range must have low < high, both within 1000, got [%g, %g]",
@@ -62,7 +68,7 @@ static zonal_status sphere_targets(const zonal__sliced *sliced, int64_t dim, dou
  * statistic is even in t; a range that starts at 0 or above stands for both sides, as in LeJEPA. */
 static void place_knots(const zonal_sliced_options *options, zonal__sliced *sliced,
                         double *weight) {
-    int knots = options->knots, folded = options->low == -options->high;
+    int knots = (int)options->knots, folded = options->low == -options->high;
     double step = (options->high - options->low) / (knots - 1);
     int skip = folded ? knots / 2 : 0;
     sliced->step = step;

@@ -7,7 +7,7 @@
 #include "loss/kernel.h"
 
 /* Of a spectrum: narrower kernels are refused. */
-enum { ZONAL__SPECTRUM_DEGREES = 20000 };
+enum { ZONAL__SPECTRUM_DEGREES = 20000, ZONAL__MOST_WEIGHTS = 4096 };
 
 /* From the family's ratios w_{l+1}/w_l, degrees 0 to "last" at most. The number of degrees follows
  * from the tail. */

@@ -7,9 +7,11 @@
 
 zonal_status zonal__meter_read(int64_t n, int64_t d, const float *z, int threads,
                                zonal__meter *meter) {
-    const zonal_uniformity_options options = {
-        .pair_limit = 1, .precision = ZONAL_PRECISION_FP32, .threads = threads};
-    zonal_uniformity_report report;
+    const zonal_uniformity_options options = {.size = sizeof options,
+                                              .pair_limit = 1,
+                                              .precision = ZONAL_PRECISION_FP32,
+                                              .threads = threads};
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     double least = 0;
     *meter = (zonal__meter){0};
     ZONAL_TRY(zonal_uniformity_run(&options, n, d, z, &report));

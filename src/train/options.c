@@ -126,6 +126,9 @@ static zonal_status set_projector(void *values, const zonal__option *option, con
 #define TEXT_OF_(number_) #number_
 enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPTION_LINE };
 
+/* Options of an objective that a run decides by itself. */
+static const char *const not_for_training[] = {"raw", "unit", "dtype", "implementation", NULL};
+
 const zonal__option zonal__train_table[] = {
     /* pictures */
     TEXT("data", data, NULL, "PATH", 0,
@@ -219,18 +222,11 @@ const zonal__option zonal__train_table[] = {
     TEXT("method", method, "mmd-band", "NAME", 0,
          "the uniformity loss: mmd-band, mmd-heat, ksd-heat, kl-heat, susreg and more: see zonal "
          "loss --help"),
-    ZONAL__KERNEL_OPTIONS(zonal__train_settings, kernel),
-    ZONAL__LOSS_OPTIONS(zonal__train_settings, loss),
-    SHARE("lambda", lambda, NULL,
-          "weight of uniformity against 1 - lambda of alignment; 0.05 (kl: 0.5) unless given"),
-    TEXT("gain", gain, "auto", "auto|batch|unit|NUMBER", 0,
-         "factor of the uniformity loss; auto: batch for mmd, ksd and susreg, 1.15 times the "
-         "collapse threshold for kl, unit for sigreg"),
-    NUMBER("margin", margin, NULL, 0, INFINITY, OVER | UNDER,
-           "set the gain to this multiple of the collapse threshold"),
-    NUMBER("selectivity", selectivity, NULL, 0, INFINITY, OVER | UNDER,
-           "set the gain so that the selectivity S has this value: how strongly directions follow "
-           "what views share"),
+    {.name = "the objective",
+     .type = ZONAL__OPTION_TABLE,
+     AT(objective),
+     .table = zonal__objective_option,
+     .without = not_for_training},
 
     /* optimiser */
     WORD("optimiser", optimiser, optimisers, "adamw", "the optimiser"),

@@ -7,7 +7,7 @@
 
 #include "data/source_options.h"
 #include "data/view_law.h"
-#include "train/method_options.h"
+#include "loss/options.h"
 
 /* Numbers that a word stands for, in the order of the words. */
 enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
@@ -44,10 +44,7 @@ typedef struct zonal__train_settings {
     int activation, projector_norm, projector_bias, zero_last_scale;
     /* loss */
     const char *method;
-    zonal__kernel_settings kernel;
-    zonal__method_settings loss;
-    double lambda, margin, selectivity;
-    const char *gain;
+    zonal_objective_options objective; /* as given: the method's own are in the trainer's options */
     /* optimiser */
     int optimiser, decay_all, schedule, nesterov;
     double lr, final_lr, warmup, weight_decay, clip, momentum, beta1, beta2, epsilon, trust;

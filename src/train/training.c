@@ -225,7 +225,6 @@ void zonal__training_close(zonal__training *t) {
     zonal__source_close(t->source);
     zonal__source_close(t->queries);
     zonal__source_close(t->memory);
-    zonal__free(t->weights);
     zonal__config_destroy(t->config);
     drop_texts(t);
     memset(t, 0, sizeof *t);

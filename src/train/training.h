@@ -40,7 +40,6 @@ typedef struct zonal__training {
     zonal__source *source;
     zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
     zonal__trainer_options trainer;
-    double *weights; /* of a spectrum kernel */
     int64_t steps_per_epoch;
     zonal_objective_info weight; /* of uniformity: gain, threshold, selectivity */
 

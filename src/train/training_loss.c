@@ -11,33 +11,17 @@ static int64_t dimension(const zonal__training *t) {
     return network->projector_width[network->projector_layers - 1];
 }
 
-static zonal_status parse_gain(const char *text, zonal_objective_options *objective) {
-    if (strcmp(text, "auto") == 0) return ZONAL_OK;
-    if (strcmp(text, "unit") == 0 || strcmp(text, "batch") == 0) {
-        objective->gain = text[0] == 'u' ? ZONAL_GAIN_UNIT : ZONAL_GAIN_BATCH;
-        return ZONAL_OK;
-    }
-    objective->gain = ZONAL_GAIN_VALUE;
-    ZONAL_TRY(
-        zonal__text_double(text, "--gain, if not auto, batch or unit,", &objective->gain_value));
-    if (objective->gain_value > 0) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_ARGUMENT, "--gain must be above 0, got %s", text);
-}
-
 /* One of --gain, --margin and --selectivity sets the gain. */
 static zonal_status choose_gain(zonal__training *t, zonal_objective_options *objective) {
     const zonal__train_settings *s = &t->settings;
-    int margin = zonal__training_given(t, "margin"),
-        selectivity = zonal__training_given(t, "selectivity");
-    if (margin + selectivity + (strcmp(s->gain, "auto") != 0) > 1)
+    const char *gain = zonal__training_state(t, "gain")->text;
+    if (zonal__training_given(t, "margin") + zonal__training_given(t, "selectivity") +
+            (strcmp(gain, "auto") != 0) >
+        1)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--gain, --margin and --selectivity all set the weight of uniformity; "
                           "give one of them");
-    ZONAL_TRY(parse_gain(s->gain, objective));
-    if (margin || selectivity) {
-        objective->gain = margin ? ZONAL_GAIN_MARGIN : ZONAL_GAIN_SELECTIVITY;
-        objective->gain_value = margin ? s->margin : s->selectivity;
-    }
+    t->weight = (zonal_objective_info)ZONAL_OBJECTIVE_INFO_INIT;
     return zonal_objective_describe(objective, s->views + s->local_views, s->views, s->batch,
                                     dimension(t), &t->weight);
 }
@@ -49,7 +33,7 @@ static void settle_weight(zonal__training *t) {
                         *gain = zonal__training_state(t, "gain");
     if (!zonal__training_given(t, "lambda")) {
         snprintf(t->lambda_note, sizeof t->lambda_note, "that of %.40s", t->settings.method);
-        t->settings.lambda = t->trainer.objective.lambda;
+        t->settings.objective.lambda = t->trainer.objective.lambda;
         *lambda = (zonal__option_state){
             .source = ZONAL__SOURCE_DEFAULT, .text = "", .note = t->lambda_note};
     }
@@ -61,14 +45,13 @@ zonal_status zonal__training_fill_objective(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     zonal_objective_options *objective = &t->trainer.objective;
     char unused[400];
+    objective->size = sizeof *objective;
     ZONAL_TRY(zonal_objective_defaults(s->method, objective));
     zonal__loss_unused(&objective->loss, &t->options, unused, sizeof unused);
     if (unused[0])
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
-    ZONAL_TRY(zonal__kernel_settings_apply(&s->kernel, dimension(t), objective->loss.discrepancy,
-                                           &objective->loss.kernel, &t->weights));
-    ZONAL_TRY(zonal__method_settings_apply(&s->loss, &t->options, &objective->loss));
-    if (zonal__training_given(t, "lambda")) objective->lambda = s->lambda;
+    ZONAL_TRY(
+        zonal__objective_apply(&t->options, offsetof(zonal__train_settings, objective), objective));
     ZONAL_TRY(choose_gain(t, objective));
     settle_weight(t);
     return ZONAL_OK;

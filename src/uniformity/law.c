@@ -23,9 +23,9 @@ static zonal_status take(zonal__law *law, int degrees) {
 
 zonal_status zonal__law_of_kernel(const zonal_kernel *kernel, zonal_discrepancy discrepancy,
                                   zonal__law *law) {
-    zonal_kernel_constants constants;
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
     long double log_n = 0;
-    zonal_kernel_constants_get(kernel, &constants);
+    ZONAL_TRY(zonal_kernel_constants_get(kernel, &constants));
     ZONAL_TRY(take(law, constants.degrees));
     for (int l = 1; l < constants.degrees; l++) {
         double b = zonal__profile_share(kernel, discrepancy, l);

@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "core/memory.h"
+#include "core/sized.h"
+#include "core/thread.h"
 #include "math/distributions.h"
 #include "uniformity/battery.h"
 #include "uniformity/meters.h"
@@ -173,23 +175,33 @@ static zonal_status run(session *s, const zonal__problem *problem, const void *x
     return ZONAL_OK;
 }
 
-zonal_status zonal_uniformity_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
-                                  const void *x, zonal_uniformity_report *report) {
+static zonal_status run_on_rows(const zonal_uniformity_options *options, int64_t n, int64_t d,
+                                const void *x, zonal_uniformity_report *report) {
     zonal__problem problem = {.rows = n, .dim = d};
     session s = {.options = options};
-    ZONAL_NEED(report, "report");
-    *report = (zonal_uniformity_report){0};
-    ZONAL_NEED(options, "options");
-    ZONAL_NEED(x, "x");
-    *report = (zonal_uniformity_report){.n = n, .d = d};
+    ZONAL_TRY(check(options, n, d));
     problem.precision = options->precision;
     problem.unit_rows = options->unit_rows;
-    problem.threads = zonal__backend_threads(options->threads);
-    zonal_status status = check(options, n, d);
-    if (status == ZONAL_OK) status = run(&s, &problem, x, report);
+    problem.threads = zonal__thread_count(options->threads);
+    zonal_status status = run(&s, &problem, x, report);
     zonal__battery_fini(&s.battery);
     zonal__free(s.simulated);
     zonal__free(s.row);
-    if (status != ZONAL_OK) *report = (zonal_uniformity_report){0};
     return status;
+}
+
+zonal_status zonal_uniformity_run(const zonal_uniformity_options *given, int64_t n, int64_t d,
+                                  const void *x, zonal_uniformity_report *report) {
+    const zonal__sized report_type = ZONAL__SIZED(zonal_uniformity_report, d);
+    zonal_uniformity_options options = ZONAL_UNIFORMITY_OPTIONS_INIT;
+    zonal_uniformity_report found = ZONAL_UNIFORMITY_REPORT_INIT;
+    ZONAL_NEED(report, "report");
+    ZONAL_TRY(zonal__sized_write(report_type, &found, report));
+    ZONAL_NEED(given, "options");
+    ZONAL_NEED(x, "x");
+    ZONAL_TRY(zonal__sized_read(ZONAL__SIZED(zonal_uniformity_options, seed), given, &options));
+    found.n = n;
+    found.d = d;
+    ZONAL_TRY(run_on_rows(&options, n, d, x, &found));
+    return zonal__sized_write(report_type, &found, report);
 }

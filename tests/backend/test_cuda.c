@@ -91,7 +91,7 @@ static void fill_rows(const gpu_case *c, void *x) {
 
 /* value and gradient by the CPU in double: the reference itself where it is affordable. */
 static int host_result(const gpu_case *c, const double *x, double *value, double *gradient) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan;
     if (!CHECK_OK(zonal_loss_defaults(c->method, &options))) return 0;
     options.precision = ZONAL_PRECISION_DOUBLE;
@@ -128,7 +128,7 @@ static void device_free(device_case *d) {
 }
 
 static int device_make(const gpu_case *c, const void *x, size_t bytes, device_case *d) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     memset(d, 0, sizeof *d);
     if (!CHECK_OK(zonal_loss_defaults(c->method, &options))) return 0;
     strcpy(options.device, "cuda");
@@ -137,7 +137,7 @@ static int device_make(const gpu_case *c, const void *x, size_t bytes, device_ca
     options.implementation = c->implementation;
     options.sliced.slices = options.sliced.slices > 64 ? 64 : options.sliced.slices;
     if (c->views > 1) {
-        zonal_objective_options whole;
+        zonal_objective_options whole = ZONAL_OBJECTIVE_OPTIONS_INIT;
         if (!CHECK_OK(zonal_objective_defaults(c->method, &whole))) return 0;
         whole.loss = options;
         if (!CHECK_OK(zonal_objective_create(&whole, c->views, c->globals, c->rows, c->dim,
@@ -195,7 +195,7 @@ static void check_value(const gpu_case *c, double got, double want, const char *
 /* What the host says of one batch, or of the objective over views, in double. */
 static int host_objective(const gpu_case *c, const double *x, zonal_objective_parts *parts,
                           double *gradient) {
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective *objective;
     if (c->views == 1) return host_result(c, x, &parts->total, gradient);
     if (!CHECK_OK(zonal_objective_defaults(c->method, &options))) return 0;
@@ -496,9 +496,9 @@ static void test_bad_rows(void) {
 
 /* Memory beyond input and gradient at B = 16384, d = 256, and no allocation in execute. */
 static void test_memory(void) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan;
-    zonal_plan_info info;
+    zonal_plan_info info = ZONAL_PLAN_INFO_INIT;
     if (no_gpu()) return;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &options));
     strcpy(options.device, "cuda");
@@ -512,7 +512,7 @@ static void test_memory(void) {
 }
 
 static void test_refusals(void) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan;
     if (no_gpu()) return;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &options));

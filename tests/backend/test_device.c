@@ -192,7 +192,7 @@ static zonal_implementation one_way(const char *method) {
 static void check_plan(const char *method, const char *name, zonal_implementation implementation) {
     const zonal__device *device = open_device(name);
     fake_counts before = fake_count(1 - device->index);
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *here = NULL, *there = NULL;
     zonal_plan_info info;
     double want, got = NAN;
@@ -240,7 +240,7 @@ static void test_plans(void) {
 /* The device says up to which batch its pairs pay: 100 rows. */
 static void test_implementation(void) {
     const int64_t batches[] = {100, 101};
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan_info info;
     zonal_plan *plan;
     if (!fake_register()) return;
@@ -256,7 +256,7 @@ static void test_implementation(void) {
 
 static void check_objective(const char *method) {
     const zonal__device *device = open_device("fake:1");
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective *here = NULL, *there = NULL;
     zonal_objective_parts want, got;
     float want_gradient[VIEWS * BATCH * DIM];
@@ -294,7 +294,7 @@ static void test_objectives(void) {
 /* A bad row is told when the device is asked, and once. */
 static void test_bad_rows(void) {
     const zonal__device *device;
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan = NULL;
     batch b;
     if (!fake_register()) return;
@@ -326,8 +326,8 @@ static zonal_status create_plan(const zonal_loss_options *options) {
 
 static void test_capabilities(void) {
     static zonal__backend poor;
-    zonal_loss_options options;
-    zonal_objective_options objective;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
+    zonal_objective_options objective = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective *made;
     const zonal__nn_table *layers;
     if (!fake_register()) return;

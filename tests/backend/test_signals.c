@@ -111,7 +111,7 @@ static void test_layers(void) {
 static void test_losses(void) {
     enum { ROWS = 512, DIM = 128, RUNS = 20 };
     static float rows[ROWS * DIM], gradient[ROWS * DIM], want[ROWS * DIM];
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan;
     double value, first;
     for (int i = 0; i < ROWS * DIM; i++) rows[i] = (float)((i * 7919) % 1000 - 500);

@@ -227,6 +227,92 @@ static void test_table_faults(void) {
                 "more than 128 options");
 }
 
+/* ---- a table in a table ---------------------------------------------------------------------- */
+
+typedef struct inner {
+    int64_t first;
+    double second;
+    int marked; /* by second's hook */
+} inner;
+typedef struct outer {
+    int64_t before;
+    inner in;
+    int64_t second; /* an option of the same name as one inside */
+} outer;
+
+static zonal_status mark(void *where, const zonal__option *option, const char *shown,
+                         const char *text) {
+    (void)shown, (void)text;
+    ((inner *)(void *)((char *)where + option->target - offsetof(inner, second)))->marked = 1;
+    return ZONAL_OK;
+}
+
+static int inner_entry(int i, zonal__option *entry) {
+    const zonal__option list[] = {{.name = "first",
+                                   .type = ZONAL__OPTION_INT,
+                                   .target = offsetof(inner, first),
+                                   .least = 1,
+                                   .most = 9,
+                                   .help = "inside"},
+                                  {.name = "second",
+                                   .type = ZONAL__OPTION_DOUBLE,
+                                   .target = offsetof(inner, second),
+                                   .set = mark,
+                                   .help = "inside too"}};
+    if (i >= 2) return 0;
+    *entry = list[i];
+    return 1;
+}
+
+/* A table that is nothing but another one, one step further in. */
+static int middle_entry(int i, zonal__option *entry) {
+    *entry = (zonal__option){
+        .name = "the inner ones", .type = ZONAL__OPTION_TABLE, .table = inner_entry};
+    return i == 0;
+}
+
+#define BEFORE                                                                                     \
+    {                                                                                              \
+        .name = "before", .type = ZONAL__OPTION_INT, .target = offsetof(outer, before),            \
+        .help = "outside"                                                                          \
+    }
+#define INSIDE                                                                                     \
+    .name = "the middle ones", .type = ZONAL__OPTION_TABLE, .target = offsetof(outer, in),         \
+    .table = middle_entry
+
+static void test_tables_in_tables(void) {
+    static const char *const no_first[] = {"first", NULL};
+    static const zonal__option all[] = {BEFORE, {INSIDE}, {0}};
+    static const zonal__option less[] = {BEFORE, {INSIDE, .without = no_first}, {0}};
+    static const zonal__option hides[] = {{INSIDE},
+                                          {.name = "second",
+                                           .type = ZONAL__OPTION_INT,
+                                           .target = offsetof(outer, second),
+                                           .help = "outside"},
+                                          {0}};
+    outer o = {0};
+    zonal__option entry;
+    char *text;
+    CHECK_OK(zonal__option_set(all, "first", "7", &o));
+    CHECK_OK(zonal__option_set(all, "second", "2.5", &o));
+    CHECK(o.in.first == 7 && o.in.second == 2.5 && o.in.marked == 1 && o.before == 0);
+    CHECK_FAILS(zonal__option_set(all, "first", "10", &o), ZONAL_ARGUMENT,
+                "first must be between 1 and 9, got 10");
+    CHECK_FAILS(zonal__option_set(all, "fist", "1", &o), ZONAL_ARGUMENT,
+                "there is no option \"fist\"; did you mean \"first\"?");
+    CHECK_FAILS(zonal__option_set(less, "first", "1", &o), ZONAL_ARGUMENT,
+                "there is no option \"first\"; there are before, second");
+    CHECK(o.in.first == 7);
+    CHECK_OK(zonal__option_set(hides, "second", "3", &o));
+    CHECK(o.second == 3 && o.in.second == 2.5);
+    CHECK(zonal__option_entry(all, 2, &entry) && strcmp(entry.name, "second") == 0 &&
+          entry.target == offsetof(outer, in) + offsetof(inner, second));
+    CHECK(!zonal__option_entry(all, 3, &entry) && !zonal__option_entry(all, -1, &entry));
+    if (!CHECK_OK(zonal__options_help(less, NULL, &text))) return;
+    CHECK(strstr(text, "--second") && strstr(text, "--before") && !strstr(text, "--first"));
+    zonal__free(text);
+}
+
 static const char want_help[] =
     "  --dim D                 dimension of the embeddings (default 256; between 2\n"
     "                          and 4096)\n"
@@ -272,6 +358,7 @@ static const test_case tests[] = {{"defaults", test_defaults},
                                   {"forms", test_forms},
                                   {"sources", test_sources},
                                   {"help_asked", test_help_asked},
+                                  {"tables_in_tables", test_tables_in_tables},
                                   {"unknown", test_unknown},
                                   {"values", test_values},
                                   {"required_and_repeated", test_required_and_repeated},

@@ -74,7 +74,7 @@ static void test_spread(void) {
  * backend's fp32 rows give 1e-6. */
 static void test_meters(void) {
     static const float x[] = {1, 0, -2, 0, 3, 0, -4, 0}, other[] = {0, 1, 0, 1, 0, 1, 0, 1};
-    zonal_uniformity_options options = {0};
+    zonal_uniformity_options options = ZONAL_UNIFORMITY_OPTIONS_INIT;
     zonal__meters meters;
     if (!CHECK_OK(zonal__meters_run(&options, 4, 2, x, other, &meters))) return;
     CHECK_CLOSE(meters.uniformity, log((4 + 8 * exp(-8)) / 12), 1e-6);
@@ -641,7 +641,7 @@ static zonal_status run_sgd(void *context) {
 }
 
 static zonal_status run_meters(void *context) {
-    zonal_uniformity_options options = {.threads = 1};
+    zonal_uniformity_options options = {.size = sizeof options, .threads = 1};
     zonal__meters meters;
     (void)context;
     return zonal__meters_run(&options, SMALL, SMALL_DIM, small, small, &meters);

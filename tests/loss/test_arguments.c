@@ -13,7 +13,7 @@ static void *const occupied = (void *)rows; /* a pointer that a failure must ove
 
 static void test_kernels(void) {
     const zonal_kernel_spec spec = {.family = ZONAL_FAMILY_HEAT, .log_profile = 1};
-    zonal_kernel_constants constants = {.degrees = 7};
+    zonal_kernel_constants constants = {.size = sizeof constants, .degrees = 7};
     zonal_family family = ZONAL_FAMILY_CHORDAL;
     zonal_kernel *kernel = occupied;
     double c = .5, out = 7;
@@ -49,8 +49,8 @@ static void test_spectra(void) {
 }
 
 static void test_plans(void) {
-    zonal_loss_options options;
-    zonal_plan_info info = {.norm = 7};
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
+    zonal_plan_info info = {.size = sizeof info, .norm = 7};
     zonal_plan *plan = occupied;
     double value = 7;
     float gradient[ROWS][DIM];
@@ -79,7 +79,7 @@ static void test_plans(void) {
 }
 
 static void test_objectives(void) {
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective_parts parts = {.total = 7};
     zonal_objective *objective = occupied;
     float z[2][ROWS][DIM], gradient[2][ROWS][DIM];
@@ -110,8 +110,9 @@ static void test_objectives(void) {
 }
 
 static void test_uniformity(void) {
-    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
-    zonal_uniformity_report report = {.n = 7};
+    const zonal_uniformity_options options = {.size = sizeof options,
+                                              .precision = ZONAL_PRECISION_FP32};
+    zonal_uniformity_report report = {.size = sizeof report, .n = 7};
     CHECK_FAILS(zonal_uniformity_run(NULL, ROWS, DIM, rows, &report), ZONAL_ARGUMENT, "options");
     CHECK(report.n == 0);
     report.n = 7;

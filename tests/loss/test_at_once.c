@@ -30,7 +30,7 @@ static int has_defaults(const char *method) {
 
 /* Makes a plan, runs it and takes it apart. The chordal kernel has no gradient. */
 static zonal_status compute(const char *method, answer *out) {
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan = NULL;
     zonal_status status;
     memset(out, 0, sizeof *out);
@@ -110,7 +110,7 @@ static void test_plans(void) {
 
 static void *run_errors(void *context) {
     worker *w = context;
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     char name[32];
     pthread_barrier_wait(&start);
     for (int turn = 0; turn < 500; turn++) {

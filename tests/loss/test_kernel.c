@@ -124,7 +124,7 @@ static void test_constants(void) {
     for (int i = 0; i < GOLDEN_KERNELS; i++) {
         const golden_kernel *golden = &golden_kernels[i];
         const zonal_kernel *kernel = kernel_of(i);
-        zonal_kernel_constants c;
+        zonal_kernel_constants c = ZONAL_KERNEL_CONSTANTS_INIT;
         if (!kernel) continue;
         zonal_kernel_constants_get(kernel, &c);
         const struct {
@@ -166,7 +166,7 @@ static void test_spectrum(void) {
     for (int i = 0; i < GOLDEN_KERNELS; i++) {
         const golden_kernel *golden = &golden_kernels[i];
         const zonal_kernel *kernel = kernel_of(i);
-        zonal_kernel_constants c;
+        zonal_kernel_constants c = ZONAL_KERNEL_CONSTANTS_INIT;
         double sum = 0;
         if (!kernel) continue;
         zonal_kernel_constants_get(kernel, &c);

@@ -46,7 +46,7 @@ static double *draw_leaning_rows(int64_t n, int64_t d, uint32_t step) {
 }
 
 static zonal_loss_options defaults(const char *method, int64_t d) {
-    zonal_loss_options options = {0};
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     CHECK_OK(zonal_loss_defaults(method, &options));
     options.precision = ZONAL_PRECISION_DOUBLE;
     options.kernel.weights = some_weights((double)d);
@@ -294,7 +294,7 @@ static void test_sliced_collapse(void) {
 
 /* psi(c) of MMD and KSD by the formulas of zonal/loss.h, from the kernel's public functions. */
 static double psi_of(const zonal_kernel *kernel, int ksd, double d, double c) {
-    zonal_kernel_constants constants;
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
     double phi[3];
     zonal_kernel_constants_get(kernel, &constants);
     for (int order = 0; order < 3; order++)
@@ -334,7 +334,7 @@ static void test_symmetric_batches(void) {
             if (is_kl(method)) CHECK_OK(zonal_kernel_eval(kernel, 0, 1, &at[i], &p[i]));
         }
         if (is_kl(method)) {
-            zonal_kernel_constants c;
+            zonal_kernel_constants c = ZONAL_KERNEL_CONSTANTS_INIT;
             zonal_kernel_constants_get(kernel, &c);
             want[0] = 1 + log(p[0]) / c.kl_norm;
             want[1] = 1 + log(p[1]) / c.kl_norm;
@@ -401,7 +401,7 @@ static void test_estimators(void) {
 
 /* b_l, the shares of psi: a_l for MMD and L_l a_l for KSD, from l = 1 on, adding up to 1. */
 static int shares_of(const zonal_kernel *kernel, int ksd, double d, double *b, int most) {
-    zonal_kernel_constants constants;
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
     zonal_kernel_constants_get(kernel, &constants);
     int n = constants.degrees < most ? constants.degrees : most;
     double sum = 0;
@@ -460,7 +460,7 @@ static void test_series(void) {
             zonal_kernel_spec spec = {
                 .family = (zonal_family)family, .weights = some_weights(dims[j]), .n_weights = 5};
             zonal_kernel *kernel;
-            zonal_kernel_constants constants;
+            zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
             if (family == ZONAL_FAMILY_CHORDAL)
                 continue; /* an infinite sum that falls like a power */
             if (!CHECK_OK(zonal_kernel_create(&spec, dims[j], &kernel))) continue;
@@ -765,7 +765,7 @@ static void test_objective_differences(void) {
     static measure values = {.name = "objective by differences"};
     FOR_EACH_METHOD(method, k) {
         for (int globals = 1; globals <= V; globals++) {
-            zonal_objective_options options;
+            zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
             zonal_objective *objective;
             zonal_objective_parts parts;
             double *z = draw_leaning_rows(V * N, D, 12), g[COUNT], want[COUNT];
@@ -805,7 +805,7 @@ static void test_objective_differences(void) {
 static void test_identical_views(void) {
     enum { V = 3, N = 5, D = 4 };
     double *x = draw_rows(N, D, 13), z[V * N * D];
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective *objective;
     zonal_objective_parts parts;
     for (int i = 0; i < V * N * D; i++) z[i] = x[i % (N * D)];

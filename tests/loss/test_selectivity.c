@@ -10,7 +10,7 @@
 static zonal_status describe(const char *method, double lambda, zonal_gain gain, double value,
                              int64_t views, int64_t global_views, int64_t dim,
                              zonal_objective_info *info) {
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_status status = zonal_objective_defaults(method, &options);
     if (status != ZONAL_OK) return status;
     if (lambda >= 0) options.lambda = lambda;
@@ -20,7 +20,7 @@ static zonal_status describe(const char *method, double lambda, zonal_gain gain,
 }
 
 static double anisotropy(const char *method, int64_t dim) {
-    zonal_objective_info info = {.anisotropy = NAN};
+    zonal_objective_info info = {.size = sizeof info, .anisotropy = NAN};
     CHECK_OK(describe(method, -1, ZONAL_GAIN_AUTO, 0, 2, 2, dim, &info));
     return info.anisotropy;
 }
@@ -55,7 +55,7 @@ static void test_moments(void) {
         for (int k = 0; k < DIM; k++) row[k + DIM] = -(row[k] /= sqrt(square));
     }
     for (int m = 0; m < 2; m++) {
-        zonal_loss_options options;
+        zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
         zonal_plan *plan = NULL;
         double value = NAN;
         if (!CHECK_OK(zonal_loss_defaults(methods[m], &options))) continue;
@@ -110,7 +110,7 @@ static void test_integrals(void) {
         {"mmd-poisson", "ksd-poisson", "kl-poisson", {.family = ZONAL_FAMILY_POISSON}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         zonal_kernel *kernel;
-        zonal_kernel_constants constants;
+        zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
         if (!CHECK_OK(zonal_kernel_create(&cases[i].spec, DIM, &kernel))) continue;
         zonal_kernel_constants_get(kernel, &constants);
         double a2 = project(kernel, DIM), scale = DIM / (DIM - 1.);
@@ -131,8 +131,8 @@ static void test_integrals(void) {
 static void test_sliced(void) {
     static const int64_t dims[] = {8, 64, 256};
     for (int i = 0; i < 3; i++) {
-        zonal_objective_options options;
-        zonal_objective_info info = {.anisotropy = NAN};
+        zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
+        zonal_objective_info info = {.size = sizeof info, .anisotropy = NAN};
         if (!CHECK_OK(zonal_objective_defaults("susreg", &options))) continue;
         options.loss.sliced.knots = 65;
         options.loss.sliced.low = -8;
@@ -155,7 +155,7 @@ static void test_known(void) {
                  {"mmd-band", 4.8, 0.05},      {"ksd-band", 4.7497842, 1e-6},
                  {"kl-heat", 5.2553453, 1e-6}, {"susreg", 21, 0.5}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        zonal_objective_info info = {.selectivity = NAN};
+        zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
         CHECK_OK(describe(known[i].method, -1, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
         CHECK_MSG(fabs(info.selectivity - known[i].selectivity) <= known[i].within,
                   "%s: S = %g, not %g", known[i].method, info.selectivity, known[i].selectivity);
@@ -165,7 +165,7 @@ static void test_known(void) {
 static void test_gains(void) {
     static const char *const methods[] = {"mmd-heat", "ksd-band", "kl-heat", "susreg"};
     for (int m = 0; m < 4; m++) {
-        zonal_objective_info info = {0}, again = {0};
+        zonal_objective_info info = ZONAL_OBJECTIVE_INFO_INIT, again = ZONAL_OBJECTIVE_INFO_INIT;
         if (!CHECK_OK(describe(methods[m], 0.1, ZONAL_GAIN_SELECTIVITY, 7, 4, 2, 64, &info)))
             continue;
         CHECK_CLOSE(info.selectivity, 7, 1e-13);
@@ -183,9 +183,9 @@ static void test_gains(void) {
 /* The numbers of a description are those of the objective that is made. */
 static void test_objective(void) {
     enum { VIEWS = 2, BATCH = 6, DIM = 4 };
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective *objective = NULL;
-    zonal_objective_info info = {0};
+    zonal_objective_info info = ZONAL_OBJECTIVE_INFO_INIT;
     zonal_objective_parts parts;
     double z[VIEWS * BATCH * DIM];
     for (int i = 0; i < VIEWS * BATCH * DIM; i++) z[i] = sin(7.1 * i + 1);
@@ -204,8 +204,8 @@ static void test_objective(void) {
 }
 
 static void test_refusals(void) {
-    zonal_objective_info info = {.gain = 1};
-    zonal_objective_options options;
+    zonal_objective_info info = {.size = sizeof info, .gain = 1};
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective_info_get(NULL, &info);
     CHECK(info.gain == 0);
     zonal_objective_info_get(NULL, NULL);

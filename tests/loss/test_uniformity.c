@@ -124,14 +124,15 @@ static const zonal_uniformity_test *find(const zonal_uniformity_report *report, 
 }
 
 static zonal_uniformity_report report_of(zonal_uniformity_options options, int64_t n, int64_t d) {
-    zonal_uniformity_report report;
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     CHECK_OK(zonal_uniformity_run(&options, n, d, points, &report));
     return report;
 }
 
 static void test_uniform_points(void) {
     fill_uniform(1);
-    zonal_uniformity_report report = report_of((zonal_uniformity_options){0}, N, D);
+    zonal_uniformity_report report =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     for (int k = 0; k < report.tests; k++) {
         CHECK_MSG(report.test[k].p > 1e-3 && report.test[k].p < 1 - 1e-3, "%s: p = %g",
                   report.test[k].name, report.test[k].p);
@@ -153,7 +154,8 @@ static void test_uniform_points(void) {
 static void test_preferred_direction(void) {
     fill_uniform(2);
     for (int i = 0; i < N; i++) points[i * D] += 0.12; /* about .2 of resultant length is noise */
-    zonal_uniformity_report report = report_of((zonal_uniformity_options){0}, N, D);
+    zonal_uniformity_report report =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK(find(&report, "rayleigh")->p < 1e-4);
     CHECK(find(&report, "gine")->p < 1e-4);
     CHECK(find(&report, "heat-1.4")->p < 1e-4);
@@ -166,37 +168,38 @@ static void test_preferred_axes(void) {
     fill_uniform(3);
     for (int i = 0; i < N; i++)
         for (int k = 0; k < 4; k++) points[i * D + k] *= 1.5;
-    zonal_uniformity_report report = report_of((zonal_uniformity_options){0}, N, D);
+    zonal_uniformity_report report =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK(find(&report, "bingham")->p < 1e-4);
     CHECK(find(&report, "rayleigh")->p > 1e-3);
     CHECK_MSG(strstr(report.verdict, "some axes"), "%s", report.verdict);
 }
 
 static void test_collapses(void) {
-    zonal_uniformity_report report;
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     fill_uniform(4);
     for (int i = 0; i < N; i++)
         for (int k = 7; k < D; k++) points[i * D + k] *= 1e-3;
-    report = report_of((zonal_uniformity_options){0}, N, D);
+    report = report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK_MSG(strstr(report.verdict, "Not uniform: the points fill about 7 directions of 32"), "%s",
               report.verdict);
     fill_uniform(4);
     for (int i = 0; i < N; i++)
         for (int k = 2; k < D; k++) points[i * D + k] *= 1e-4;
-    report = report_of((zonal_uniformity_options){0}, N, D);
+    report = report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK_MSG(strstr(report.verdict, "Collapsed to about 2 directions of 32"), "%s",
               report.verdict);
     fill_uniform(5);
     for (int i = 0; i < N; i++) points[i * D] += 3;
-    report = report_of((zonal_uniformity_options){0}, N, D);
+    report = report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK_MSG(strstr(report.verdict, "Not uniform: a cone"), "%s", report.verdict);
     CHECK(find(&report, "rayleigh")->log10_p < -1000);
     fill_uniform(5);
     for (int i = 0; i < N; i++) points[i * D] += 6;
-    report = report_of((zonal_uniformity_options){0}, N, D);
+    report = report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK_MSG(strstr(report.verdict, "Collapsed almost to a point"), "%s", report.verdict);
     for (int i = 0; i < N * D; i++) points[i] = i % D == 0 ? 2 : 0;
-    report = report_of((zonal_uniformity_options){0}, N, D);
+    report = report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK_MSG(strstr(report.verdict, "Collapsed to a point"), "%s", report.verdict);
     CHECK_CLOSE(report.effective_rank, 1, 1e-6);
     CHECK_CLOSE(report.nearest_angle, 0, 1e-4);
@@ -207,7 +210,8 @@ static void test_collapses(void) {
 static void test_too_even(void) {
     for (int i = 0; i < N * D; i++) points[i] = 0;
     for (int i = 0; i < 4 * D; i++) points[i * D + i % D] = i / D % 2 ? -1 : 1;
-    zonal_uniformity_report report = report_of((zonal_uniformity_options){0}, 4 * D, D);
+    zonal_uniformity_report report =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, 4 * D, D);
     CHECK_CLOSE(find(&report, "rayleigh")->statistic, -1, 1e-12);
     CHECK_CLOSE(find(&report, "bingham")->statistic, -1, 1e-12);
     CHECK(find(&report, "rayleigh")->p_lower < 1e-10);
@@ -219,7 +223,8 @@ static void test_clusters(void) {
     fill_uniform(6);
     for (int i = N / 2; i < N; i++)
         for (int k = 0; k < D; k++) points[i * D + k] = points[(i - N / 2) * D + k];
-    zonal_uniformity_report report = report_of((zonal_uniformity_options){0}, N, D);
+    zonal_uniformity_report report =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     CHECK(report.nearest_angle < 1e-4);
     CHECK(find(&report, "heat-0.7")->p < find(&report, "heat-1.4")->p);
 }
@@ -227,7 +232,8 @@ static void test_clusters(void) {
 /* ---- Monte Carlo, limits, errors ------------------------------------------------------------- */
 
 static void test_monte_carlo(void) {
-    zonal_uniformity_options options = {.monte_carlo = 400, .t = 1.0 / D, .seed = 7};
+    zonal_uniformity_options options = {
+        .size = sizeof options, .monte_carlo = 400, .t = 1.0 / D, .seed = 7};
     fill_uniform(8);
     zonal_uniformity_report first = report_of(options, N, D), again = report_of(options, N, D);
     for (int k = 0; k < first.tests; k++) {
@@ -253,9 +259,11 @@ static int stop_at_once(void *context, double share) {
 
 static void test_cancel(void) {
     int calls = 0;
-    zonal_uniformity_options options = {
-        .monte_carlo = 1000, .progress = stop_at_once, .progress_context = &calls};
-    zonal_uniformity_report report;
+    zonal_uniformity_options options = {.size = sizeof options,
+                                        .monte_carlo = 1000,
+                                        .progress = stop_at_once,
+                                        .progress_context = &calls};
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     fill_uniform(9);
     CHECK_FAILS(zonal_uniformity_run(&options, N, D, points, &report), ZONAL_CANCELLED,
                 "stopped after 3 of 1000");
@@ -263,9 +271,10 @@ static void test_cancel(void) {
 }
 
 static void test_pair_limit(void) {
-    zonal_uniformity_options options = {.pair_limit = N - 1};
+    zonal_uniformity_options options = {.size = sizeof options, .pair_limit = N - 1};
     fill_uniform(10);
-    zonal_uniformity_report all = report_of((zonal_uniformity_options){0}, N, D);
+    zonal_uniformity_report all =
+        report_of((zonal_uniformity_options)ZONAL_UNIFORMITY_OPTIONS_INIT, N, D);
     zonal_uniformity_report few = report_of(options, N, D);
     CHECK(few.tests == 2 && few.degrees == 2 && isnan(few.nearest_angle));
     CHECK(strstr(few.skipped, "tests by pairs") != NULL);
@@ -273,8 +282,8 @@ static void test_pair_limit(void) {
 }
 
 static void test_bad_input(void) {
-    zonal_uniformity_options options = {0};
-    zonal_uniformity_report report;
+    zonal_uniformity_options options = ZONAL_UNIFORMITY_OPTIONS_INIT;
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     fill_uniform(11);
     CHECK_FAILS(zonal_uniformity_run(&options, 1, D, points, &report), ZONAL_SHAPE, "at least 2");
     CHECK_FAILS(zonal_uniformity_run(&options, N, 1, points, &report), ZONAL_SHAPE, "2 to 4096");
@@ -284,20 +293,22 @@ static void test_bad_input(void) {
     CHECK_FAILS(zonal_uniformity_run(&options, N, D, points, &report), ZONAL_NUMERIC, "row 5");
     options.t = NAN;
     CHECK_FAILS(zonal_uniformity_run(&options, N, D, points, &report), ZONAL_ARGUMENT, "t must");
-    options = (zonal_uniformity_options){.level = 2};
+    options = (zonal_uniformity_options){.size = sizeof(zonal_uniformity_options), .level = 2};
     CHECK_FAILS(zonal_uniformity_run(&options, N, D, points, &report), ZONAL_ARGUMENT, "level");
-    options = (zonal_uniformity_options){.monte_carlo = -1};
+    options =
+        (zonal_uniformity_options){.size = sizeof(zonal_uniformity_options), .monte_carlo = -1};
     CHECK_FAILS(zonal_uniformity_run(&options, N, D, points, &report), ZONAL_ARGUMENT, "simulated");
 }
 
 static zonal_status run_small(void *context) {
-    zonal_uniformity_options options = {.monte_carlo = 2, .t = 0.5, .threads = 2};
+    zonal_uniformity_options options = {
+        .size = sizeof options, .monte_carlo = 2, .t = 0.5, .threads = 2};
     zonal_uniformity_report *report = context;
     return zonal_uniformity_run(&options, 8, 3, points, report);
 }
 
 static void test_allocations(void) {
-    zonal_uniformity_report report;
+    zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     fill_uniform(12);
     test_every_allocation("zonal_uniformity_run", run_small, &report);
 }

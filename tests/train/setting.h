@@ -48,6 +48,7 @@ static inline void setting_fill(setting *s, const setting_size *size, const char
     o->network.projector_width[0] = size->projector[0];
     o->network.projector_width[1] = size->projector[1];
     o->network.dtype = dtype;
+    o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
     o->loader = (zonal__loader_options){
         .source = s->source,

@@ -38,6 +38,7 @@ static int prepare(setting *s, const char *method, zonal__residence residence, i
     o->network.projector_layers = 2;
     o->network.projector_width[0] = o->network.projector_width[1] = 8;
     o->network.dtype = ZONAL_DTYPE_FP32;
+    o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
     o->loader =
         (zonal__loader_options){.source = s->source,

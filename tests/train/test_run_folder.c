@@ -82,6 +82,7 @@ static zonal_status make_trainer(zonal__trainer **trainer) {
     options.network.width = 1. / 64;
     options.network.projector_layers = 1;
     options.network.projector_width[0] = 4;
+    options.objective.size = sizeof options.objective;
     ZONAL_TRY(zonal_objective_defaults("mmd-band", &options.objective));
     options.loader = (zonal__loader_options){
         .batch = 4, .groups = 1, .group = {{.views = 2, .width = 8, .height = 8}}};
@@ -386,11 +387,12 @@ static void test_one_verdict(void) {
     } shapes[] = {{1, 0, NULL},   {.96, 0, NULL},         {.9, 0, NULL}, {.3, 0, "effective rank"},
                   {1, .17, NULL}, {1, 1.2, "mean cosine"}};
     const zonal__collapse_limits usual = {ZONAL_COLLAPSE_COSINE, ZONAL_COLLAPSE_RANK};
-    const zonal_uniformity_options options = {.precision = ZONAL_PRECISION_FP32};
+    const zonal_uniformity_options options = {.size = sizeof options,
+                                              .precision = ZONAL_PRECISION_FP32};
     static float z[ROWS][WIDE];
     static double row[WIDE];
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
-        zonal_uniformity_report report;
+        zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
         zonal__meter meter;
         const char *said;
         for (int i = 0; i < ROWS; i++) {

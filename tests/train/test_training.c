@@ -113,6 +113,7 @@ static zonal__trainer_options trainer_options(const golden_training *golden) {
         .threads = 1,     /* so small a network has no work for two */
     };
     options.optimiser.weight_decay = golden->weight_decay;
+    options.objective.size = sizeof options.objective;
     CHECK_OK(zonal_objective_defaults("mmd-heat", &options.objective));
     return options;
 }
@@ -195,7 +196,7 @@ typedef struct reference {
 
 static zonal_status make_reference(const golden_training *golden, reference *r) {
     const zonal__run_spec run = {.n = VIEWS * BATCH, .h = golden->h, .w = golden->w, .threads = 1};
-    zonal_objective_options options;
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     ZONAL_TRY(zonal__model_create(&golden->network, zonal__device_ref(), &r->model));
     ZONAL_TRY(zonal__model_initialise(r->model, 1, 0)); /* for the statistics */
     ZONAL_TRY(zonal__run_create(r->model, &run, &r->run));

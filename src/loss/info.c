@@ -1,0 +1,170 @@
+/*
+ * What is known of a plan or an objective, by name: for bindings that do not know the structs.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "loss/family.h"
+#include "loss/objective.h"
+#include "loss/options.h"
+#include "loss/plan.h"
+
+/* What lies at the offset. */
+typedef enum kind { NUMBER, WHOLE, BYTES, TEXT, POINTER, WORD, FAMILY } kind;
+
+typedef struct property {
+    const char *name;
+    kind kind;
+    size_t at;
+    const char *const *words; /* WORD: by the enumeration's numbers */
+} property;
+
+#define OF_PLAN(field)      offsetof(zonal_plan_info, field)
+#define OF_OBJECTIVE(field) offsetof(zonal_objective_info, field)
+
+static const property of_plans[] = {
+    {"bias", NUMBER, OF_PLAN(bias), NULL},
+    {"norm", NUMBER, OF_PLAN(norm), NULL},
+    {"slope", NUMBER, OF_PLAN(slope), NULL},
+    {"anisotropy", NUMBER, OF_PLAN(anisotropy), NULL},
+    {"fit-error", NUMBER, OF_PLAN(fit_error), NULL},
+    {"scratch-bytes", BYTES, OF_PLAN(scratch_bytes), NULL},
+    {"batch", WHOLE, OF_PLAN(batch), NULL},
+    {"dim", WHOLE, OF_PLAN(dim), NULL},
+    {"parameter", NUMBER, OF_PLAN(parameter), NULL},
+    {"kernel", TEXT, OF_PLAN(kernel), NULL},
+    {"family", FAMILY, OF_PLAN(family), NULL},
+    {"implementation", WORD, OF_PLAN(implementation), zonal__implementation_words},
+    {"precision", WORD, OF_PLAN(precision), zonal__precision_words},
+    {"dtype", WORD, OF_PLAN(dtype), zonal__dtype_words},
+    {"backend", POINTER, OF_PLAN(backend), NULL},
+    {"device", TEXT, OF_PLAN(device), NULL},
+};
+static const property of_objectives[] = {
+    {"gain", NUMBER, OF_OBJECTIVE(gain), NULL},
+    {"k", NUMBER, OF_OBJECTIVE(k), NULL},
+    {"threshold", NUMBER, OF_OBJECTIVE(threshold), NULL},
+    {"margin", NUMBER, OF_OBJECTIVE(margin), NULL},
+    {"anisotropy", NUMBER, OF_OBJECTIVE(anisotropy), NULL},
+    {"selectivity", NUMBER, OF_OBJECTIVE(selectivity), NULL},
+};
+enum {
+    PLANS = sizeof of_plans / sizeof of_plans[0],
+    OBJECTIVES = sizeof of_objectives / sizeof of_objectives[0],
+    MOST = PLANS + OBJECTIVES
+};
+
+static int find(const property *list, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* The i-th property of an objective: its own, then those of its plan that it does not have itself.
+ */
+static int objective_property(int i, property *out) {
+    for (int k = 0; k < MOST; k++) {
+        if (k < OBJECTIVES) {
+            *out = of_objectives[k];
+        } else {
+            *out = of_plans[k - OBJECTIVES];
+            out->at += OF_OBJECTIVE(plan);
+            if (find(of_objectives, OBJECTIVES, out->name) >= 0) continue;
+        }
+        if (i-- == 0) return 1;
+    }
+    return 0;
+}
+
+static int plan_property(int i, property *out) {
+    if (i < 0 || i >= PLANS) return 0;
+    *out = of_plans[i];
+    return 1;
+}
+
+typedef int lister(int i, property *out);
+
+static zonal_status choose(lister *list, const char *name, int wants_text, property *out) {
+    const char *names[MOST + 1] = {0}, *near;
+    for (int i = 0; list(i, out); i++) {
+        int is_text = out->kind >= TEXT;
+        names[i] = out->name;
+        if (strcmp(out->name, name) != 0) continue;
+        if (is_text == wants_text) return ZONAL_OK;
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a %s; ask for it by the function for those", name,
+                          is_text ? "text" : "number");
+    }
+    near = zonal__text_nearest(name, names);
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "nothing is known by the name \"%.60s\"; did you mean \"%s\"?", name,
+                      near ? near : names[0]);
+}
+
+static double number_at(const void *info, const property *p) {
+    const void *at = (const char *)info + p->at;
+    if (p->kind == WHOLE) return (double)*(const int64_t *)at;
+    return p->kind == BYTES ? (double)*(const size_t *)at : *(const double *)at;
+}
+
+static const char *text_at(const void *info, const property *p) {
+    const void *at = (const char *)info + p->at;
+    if (p->kind == TEXT) return at;
+    if (p->kind == POINTER) return *(const char *const *)at;
+    return p->kind == WORD ? p->words[*(const int *)at]
+                           : zonal_family_name(*(const zonal_family *)at);
+}
+
+const char *zonal_plan_info_name(int i) {
+    property p;
+    return plan_property(i, &p) ? p.name : NULL;
+}
+
+const char *zonal_objective_info_name(int i) {
+    property p;
+    return i >= 0 && objective_property(i, &p) ? p.name : NULL;
+}
+
+zonal_status zonal_plan_get(const zonal_plan *plan, const char *name, double *number) {
+    property p;
+    ZONAL_NEED(plan, "plan");
+    ZONAL_NEED(name, "name");
+    ZONAL_NEED(number, "number");
+    ZONAL_TRY(choose(plan_property, name, 0, &p));
+    *number = number_at(zonal__plan_info(plan), &p);
+    return ZONAL_OK;
+}
+
+zonal_status zonal_plan_get_text(const zonal_plan *plan, const char *name, const char **text) {
+    property p;
+    ZONAL_NEED(text, "text");
+    *text = NULL;
+    ZONAL_NEED(plan, "plan");
+    ZONAL_NEED(name, "name");
+    ZONAL_TRY(choose(plan_property, name, 1, &p));
+    *text = text_at(zonal__plan_info(plan), &p);
+    return ZONAL_OK;
+}
+
+zonal_status zonal_objective_get(const zonal_objective *objective, const char *name,
+                                 double *number) {
+    property p;
+    ZONAL_NEED(objective, "objective");
+    ZONAL_NEED(name, "name");
+    ZONAL_NEED(number, "number");
+    ZONAL_TRY(choose(objective_property, name, 0, &p));
+    *number = number_at(zonal__objective_info(objective), &p);
+    return ZONAL_OK;
+}
+
+zonal_status zonal_objective_get_text(const zonal_objective *objective, const char *name,
+                                      const char **text) {
+    property p;
+    ZONAL_NEED(text, "text");
+    *text = NULL;
+    ZONAL_NEED(objective, "objective");
+    ZONAL_NEED(name, "name");
+    ZONAL_TRY(choose(objective_property, name, 1, &p));
+    *text = text_at(zonal__objective_info(objective), &p);
+    return ZONAL_OK;
+}
