@@ -39,12 +39,12 @@ static int prepare(setting *s, const char *method, zonal__residence residence, i
     o->network.projector_width[0] = o->network.projector_width[1] = 8;
     o->network.dtype = ZONAL_DTYPE_FP32;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
-    o->loader = (zonal__loader_options){
-        .source = s->source,
-        .batch = 8,
-        .groups = 1,
-        .group = {{.views = 2, .width = 16, .height = 16, .laws = s->laws}},
-        .workers = 1};
+    o->loader =
+        (zonal__loader_options){.source = s->source,
+                                .batch = 8,
+                                .groups = 1,
+                                .group = {{.views = 2, .width = 16, .height = 16, .laws = s->laws}},
+                                .workers = 1};
     o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
     o->schedule = (zonal__schedule){
         .kind = ZONAL__SCHEDULE_COSINE, .total = 10, .warmup = 1, .base = 3e-3, .floor = 0};
@@ -138,8 +138,9 @@ static void test_checkpoints(void) {
         CHECK_OK(zonal__checkpoint_save(begun, test_folder_file(&folder, "step.safetensors"))))
         for (int i = 0; i < 2; i++) {
             resumed = make(&s, names[i]);
-            if (resumed && CHECK_OK(zonal__checkpoint_load(
-                               resumed, test_folder_file(&folder, "step.safetensors"))) &&
+            if (resumed &&
+                CHECK_OK(zonal__checkpoint_load(resumed,
+                                                test_folder_file(&folder, "step.safetensors"))) &&
                 make_steps(resumed, 4))
                 same_weights(whole, resumed, names[i]);
             zonal__trainer_destroy(resumed);
