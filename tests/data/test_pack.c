@@ -611,8 +611,8 @@ static void test_lies(void) {
         {ENTRY, 24, 4, UINT32_MAX, "a label is not one of its classes"},
         {ENTRY, 28, 2, 0, "an impossible shape"},
         {ENTRY, 28, 2, 4, "an impossible shape"},
-        {ENTRY, 30, 2, 1, "belongs to no split"},
-        {ENTRY, 30, 2, 4, "belongs to no split"},
+        {ENTRY, 30, 2, 1, "an unknown split"},
+        {ENTRY, 30, 2, 4, "an unknown split"},
     };
     test_folder folder;
     content good;

@@ -495,7 +495,7 @@ static void test_refused(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     path_of(&folder, "run", out);
     if (CHECK_OK(zonal__training_init(&t)))
-        CHECK_FAILS(run_opened(&t, no_data, &r, &result), ZONAL_ARGUMENT, "no pictures");
+        CHECK_FAILS(run_opened(&t, no_data, &r, &result), ZONAL_ARGUMENT, "no images");
     CHECK(result.folder[0] == '\0');
     zonal__training_close(&t);
     CHECK_FAILS(run_new(out, one, &r, NULL), ZONAL_ARGUMENT, "at least 2");
