@@ -194,7 +194,7 @@ static void check_plan(const char *method, const char *name, zonal_implementatio
     fake_counts before = fake_count(1 - device->index);
     zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *here = NULL, *there = NULL;
-    zonal_plan_info info;
+    zonal_plan_info info = ZONAL_PLAN_INFO_INIT;
     double want, got = NAN;
     float *want_gradient = NULL;
     void *stream;
@@ -241,7 +241,7 @@ static void test_plans(void) {
 static void test_implementation(void) {
     const int64_t batches[] = {100, 101};
     zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
-    zonal_plan_info info;
+    zonal_plan_info info = ZONAL_PLAN_INFO_INIT;
     zonal_plan *plan;
     if (!fake_register()) return;
     for (int i = 0; i < 4; i++) {

@@ -75,7 +75,8 @@ static zonal_status read_made_up(zonal__source *source, int64_t index, zonal__im
 
 static void check_steps(zonal__source *source, int photographs, zonal__residence residence) {
     laws l;
-    zonal__feed_options options = {.loader = options_for(source, &l, photographs),
+    zonal__feed_options options = {.device = gpu_device(),
+                                   .loader = options_for(source, &l, photographs),
                                    .residence = residence};
     zonal__loader *loader;
     zonal__feed *feed;
@@ -143,8 +144,8 @@ static zonal_status replay(zonal__feed *feed, void *stream, void **graphs,
 static void check_graphs(zonal__source *source, zonal__residence residence) {
     static const int64_t places[] = {0, 7, 2};
     laws l;
-    const zonal__feed_options options = {.loader = options_for(source, &l, 0),
-                                         .residence = residence};
+    const zonal__feed_options options = {
+        .device = gpu_device(), .loader = options_for(source, &l, 0), .residence = residence};
     zonal__feed *captured = NULL, *usual = NULL;
     const zonal__batch *a, *b;
     void *stream = NULL, *graphs[ZONAL__FEED_TURNS] = {NULL};
@@ -256,7 +257,7 @@ static void test_refusals(void) {
     laws l;
     zonal__feed *feed;
     if (!CHECK_OK(zonal__source_open(&options, &source))) return;
-    zonal__feed_options feeding = {.loader = options_for(source, &l, 0)};
+    zonal__feed_options feeding = {.device = gpu_device(), .loader = options_for(source, &l, 0)};
     feeding.loader.batch = 1000;
     zonal_status status = zonal__feed_create(&feeding, &feed);
     CHECK(status != ZONAL_OK && feed == NULL && zonal_last_error()->message[0]);
