@@ -64,7 +64,7 @@ format:
 	@scripts/format.sh
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-sanitize build-cuda build-min build-ci
+	rm -rf $(BUILD) $(BUILD)-sanitize build-cuda build-min build-thread build-ci
 
 help:
 	@echo 'make           build the release; the program is $(BUILD)/zonal'

@@ -1,15 +1,14 @@
-# The registry of backends: src/backend knows no backend by name, so the lists of those that were
-# built are made here.
+# The registry of backends: src/backend knows no backend by name, so the list of those that were
+# built is made here.
 #
 #   zonal_backend(<name>)                    from a backend's CMakeLists.txt: it defines
 #                                            zonal__backend_<name>()
+#   zonal_training_backend(<name>)           likewise, zonal__training_<name>()
 #   zonal_backend_left_out(<name> <what>)    it could be built and was not; the sentence for
 #                                            whoever asks for it is "this build of zonal has no
 #                                            <what>"
-#   zonal_training_backend(<name>)           from its folder training/: it defines
-#                                            zonal__training_<name>()
-#   zonal_write_backends(<target>)           after all of them: gives the target the first list as C
-#   zonal_write_training_backends(<target>)  and the second
+#   zonal_write_backends(<target>)           after all of them: gives the target the list as C
+#   zonal_write_trainings(<target>)          likewise
 function(zonal_backend name)
     set_property(GLOBAL APPEND PROPERTY ZONAL_BACKENDS ${name})
 endfunction()
@@ -23,17 +22,17 @@ function(zonal_backend_left_out name what)
     set_property(GLOBAL PROPERTY ZONAL_BACKEND_LEFT_OUT_${name} "${what}")
 endfunction()
 
-# The C file of one list: functions that return "const <type> *", one for each backend of the global
+# The C file of one list: functions that return "const <type> *", one for each backend of the
 # property.
 function(zonal_write_list target file property header type prefix list more)
     get_property(backends GLOBAL PROPERTY ${property})
+    get_target_property(folder ${target} BINARY_DIR)
     set(declared "")
     set(built "")
     foreach(name IN LISTS backends)
         string(APPEND declared "const ${type} *${prefix}_${name}(void);\n")
         string(APPEND built "${prefix}_${name}, ")
     endforeach()
-    get_target_property(folder ${target} BINARY_DIR)
     file(CONFIGURE OUTPUT ${folder}/${file} @ONLY CONTENT
 "/* Made by cmake/ZonalBackends.cmake: the backends of this build. */
 #include \"@header@\"
@@ -56,8 +55,7 @@ function(zonal_write_backends target)
         "const zonal__backend_left_out zonal__backends_left_out[] = {${sentences}{NULL, NULL}};\n")
 endfunction()
 
-function(zonal_write_training_backends target)
+function(zonal_write_trainings target)
     zonal_write_list(${target} training_backends.c ZONAL_TRAINING_BACKENDS
-        backend/training/registry.h zonal__training_tables zonal__training
-        zonal__trainings_built "")
+        backend/training/tables.h zonal__training_tables zonal__training zonal__trainings_built "")
 endfunction()

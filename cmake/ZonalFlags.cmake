@@ -42,9 +42,15 @@ add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
 add_link_options(LINKER:--as-needed)
 
 if(ZONAL_SANITIZE)
+    if(ZONAL_SANITIZE STREQUAL "thread") # which cannot be had together with the address sanitizer
+        set(sanitizers -fsanitize=thread)
+    elseif(ZONAL_SANITIZE MATCHES "^(address|ON|TRUE|YES|1)$")
+        set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+    else()
+        message(FATAL_ERROR "ZONAL_SANITIZE is ${ZONAL_SANITIZE}: set it to address, thread or OFF")
+    endif()
     string(APPEND CMAKE_C_FLAGS_DEBUG " -O1 -fno-omit-frame-pointer")
     # libzonal.so and the programs must agree on it, hence directory-wide and not in zonal_flags.
-    add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
-        $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
-    add_link_options(-fsanitize=address,undefined -fno-sanitize-recover=all)
+    add_compile_options("$<$<COMPILE_LANGUAGE:C>:${sanitizers}>")
+    add_link_options(${sanitizers})
 endif()

@@ -90,6 +90,8 @@ if [[ $task == ci ]]; then
     need python3-sklearn module sklearn             # logistic regression and k-NN to compare with
     need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real pictures to learn on
     need chromium has chromium                      # shows the page of zonal report
+    need clang-14 has clang-14                      # a second compiler; the thread sanitizer
+    need libomp-14-dev test -e /usr/lib/llvm-14/lib/libarcher.so # tells that sanitizer of OpenMP's threads
     need clang-format-14 clang_format_14            # the layout check; versions disagree, so this one
     need shellcheck has shellcheck                  # the check of the scripts
     if [[ $(id -u) == 0 ]]; then

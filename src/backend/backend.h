@@ -14,7 +14,10 @@
  * zero or non-finite row is ZONAL_NUMERIC with a sentence that gives the row's number. Norms are
  * computed so that they neither overflow nor underflow.
  *
- * "factor" multiplies the gradient; gradient may be NULL (value only). Gradients are overwritten.
+ * What run writes is finished: the value of PAIRS, KL, MOMENTS and SLICED is
+ *     problem.offset + problem.factor * (what enum zonal__operation says),
+ * and the gradient is "scale" times the gradient of that. gradient may be NULL (value only);
+ * gradients are overwritten, but for INVARIANCE. On the host value[0] is NaN after a failure.
  */
 #ifndef ZONAL_BACKEND_BACKEND_H
 #define ZONAL_BACKEND_BACKEND_H
@@ -67,10 +70,8 @@ typedef struct zonal__problem {
     const zonal__sliced *sliced;
     int64_t views, global_views; /* INVARIANCE: x is [views][rows][dim] */
     int raw_rows; /* INVARIANCE: 1: rows enter as they are, without normalisation (SIGReg) */
-    /* What only device backends read: a value leaves the device as it should be, without a host to
-     * finish it, so they are told what to make of it. */
-    zonal_dtype dtype;              /* of x and gradient */
-    double offset, factor;          /* value written = offset + factor * the operation's value */
+    double offset, factor; /* PAIRS, KL, MOMENTS, SLICED: of the value that is written */
+    zonal_dtype dtype;     /* of x and gradient; devices alone: the host goes by the precision */
     double lambda, gain, threshold; /* OBJECTIVE */
     /* SLICED, OBJECTIVE: NULL, or a word of device memory that holds the step whenever the work is
      * done, instead of what run is given: a graph replays the latter as it was. */
@@ -88,7 +89,7 @@ typedef enum zonal__operation {
     ZONAL__MOMENTS,
     /* value[0] = mean over slices of EP(a); gradient of that. */
     ZONAL__SLICED,
-    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times factor is ADDED to gradient.
+    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times scale is ADDED to gradient.
      */
     ZONAL__INVARIANCE,
     /* value[k] = 1/B^2 sum over i != j of psi_k(c_ij) for k < n_psi, in one pass over the pairs;
@@ -101,9 +102,10 @@ typedef enum zonal__operation {
     /* The eigenvalues, ascending, of the symmetric matrix x [dim][dim] of doubles (rows = dim):
      * value[0..dim-1]. No gradient, no rows. */
     ZONAL__EIGENVALUES,
-    /* Device backends alone: the whole training objective of z [views][rows][dim], whose
-     * regulariser is described by the rest of the problem (psi, log_phi, degrees or sliced).
-     * "value" receives a zonal_objective_parts, gradient the gradient of its total. */
+    /* Where the backend has it (others compose it of the above): the whole training objective of z
+     * [views][rows][dim], whose regulariser is described by the rest of the problem (psi, log_phi,
+     * degrees or sliced). "value" receives a zonal_objective_parts, gradient scale times the
+     * gradient of its total. */
     ZONAL__OBJECTIVE,
     ZONAL__OPERATIONS
 } zonal__operation;
@@ -114,13 +116,12 @@ typedef struct zonal__operation_table {
     zonal_status (*create)(const zonal__problem *problem, zonal__work **work);
     /* step: the step of the sliced directions; ignored by the rest. */
     zonal_status (*run)(zonal__work *work, const void *x, uint32_t step, double *value,
-                        void *gradient, double factor);
+                        void *gradient, double scale);
     void (*destroy)(zonal__work *work);
     size_t (*scratch_bytes)(const zonal__work *work);
     /* Device backends alone (NULL elsewhere). There x, value and gradient of run are device memory,
-     * run only enqueues on the stream (a cudaStream_t, NULL: the default one) and "factor" is the
-     * gradient's. check waits for the stream and reports a bad row of the runs since the last
-     * check. */
+     * run only enqueues on the stream (the backend's own kind; NULL: the default one). check waits
+     * for the stream and reports a bad row of the runs since the last check. */
     void (*set_stream)(zonal__work *work, void *stream);
     zonal_status (*check)(zonal__work *work);
 } zonal__operation_table;
@@ -150,6 +151,10 @@ typedef struct zonal__backend {
  * are in every build. Layers above take a device (backend/device.h). */
 const zonal__backend *zonal__backend_ref(void);
 const zonal__backend *zonal__backend_cpu(void);
+
+/* What an operation of this problem writes where the bare value is "raw". A function, and compiled
+ * without contraction, so that all backends on the host round alike. */
+double zonal__problem_value(const zonal__problem *problem, double raw);
 
 /* The threads to use when so many are asked for: core/thread.h. */
 int zonal__backend_threads(int asked);

@@ -6,7 +6,7 @@
 #ifndef ZONAL_BACKEND_REGISTRY_H
 #define ZONAL_BACKEND_REGISTRY_H
 
-#include "backend/device.h"
+#include "backend/backend.h"
 
 /* A backend that could have been built and was not; "this build of zonal has no WHAT". */
 typedef struct zonal__backend_left_out {

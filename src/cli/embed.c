@@ -42,24 +42,26 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(index),
      .metavar = "I.csv|none",
-     .help = "write here what each row is of: index, name, label, class; E.csv unless given"},
+     .help = "write index, name, label and class of each row here; E.csv unless given"},
     {.name = "split",
      .type = ZONAL__OPTION_WORD,
      AT(split),
      .words = zonal__split_words,
      .initial = "all",
-     .help = "which part of the pictures"},
+     .help = "the split of the images"},
     ZONAL__SUBJECT_OPTIONS(settings, subject),
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar and no hints"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal embed RUN|WEIGHTS --out E.npy [--data PATH] [options]",
     .description =
-        "Writes the features that a trained network gives to pictures: a row of float32\n"
-        "for each, in the order of the data set, from one view of its centre (textures\n"
-        "and small pictures: the whole). The files are written as the features come and\n"
-        "appear when they are complete. WEIGHTS is a safetensors file with the names of\n"
+        "Writes the features of images: a row of float32 for each, in the order of the\ndata set, "
+        "computed from its centre (textures and small images: the whole). Files\nappear when they "
+        "are complete. WEIGHTS is a safetensors file with the names of\n"
         "torchvision's ResNets.\n\n"
         "Beside E.npy lies E.csv, with a line for each row: its number, the image's name\n"
         "(its path in the folder, or its number in a file), the number and the name of\n"

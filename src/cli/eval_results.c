@@ -15,27 +15,15 @@ static void drop_result(zonal__eval_result *result) {
     zonal__free(result->class_names);
 }
 
+/* Both arrays have the same room; it is noted once both have it. */
 static zonal_status grow(zonal__eval_results *results) {
-    const int64_t room = results->room ? 2 * results->room : 16;
-    zonal__eval_result *at;
-    double *values;
-    ZONAL_TRY(ZONAL_NEW(&at, room, "the results"));
-    zonal_status status = ZONAL_NEW(&values, room, "the results");
-    if (status != ZONAL_OK) {
-        zonal__free(at);
-        return status;
-    }
-    for (int64_t i = 0; i < results->count; i++) at[i] = results->at[i];
-    zonal__free(results->at);
-    zonal__free(results->values);
-    results->at = at;
-    results->values = values;
-    results->room = room;
-    return ZONAL_OK;
+    int64_t room = results->room;
+    ZONAL_TRY(ZONAL_GROW(&results->values, results->count, &room, "the results"));
+    return ZONAL_GROW(&results->at, results->count, &results->room, "the results");
 }
 
 zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_result *result) {
-    zonal_status status = results->count == results->room ? grow(results) : ZONAL_OK;
+    zonal_status status = grow(results);
     result->run = results->run_count - 1;
     if (status == ZONAL_OK)
         results->at[results->count++] = *result;

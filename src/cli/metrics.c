@@ -35,7 +35,7 @@ static const zonal__option table[] = {
      AT(kind),
      .words = kinds,
      .initial = "all",
-     .help = "which lines: of the steps, of the monitor of collapse, of the evaluations"},
+     .help = "which lines: steps, the monitor of collapse, evaluations"},
     {.name = "csv", .type = ZONAL__OPTION_FLAG, AT(csv), .help = "print CSV, a row for each step"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
@@ -46,10 +46,9 @@ static const zonal__option table[] = {
 static const zonal__cli_usage usage = {
     .synopsis = "zonal metrics RUN [--csv|--json] [--kind WORD]",
     .description =
-        "Prints what a run has measured: the last value of each number, and for\n"
-        "evaluations the best; or all of them as a table with a row for each step, where\n"
-        "what was not measured at a step is left empty. RUN is the folder of a run, which\n"
-        "may still be going on.\n\n"
+        "Prints the metrics of a run: the last value of each and the best evaluation; or\na table "
+        "with a row for each step and empty cells for what was not measured\nthere. The run may "
+        "still be training.\n\n"
         "examples:\n"
         "  zonal metrics runs/photos-1\n"
         "  zonal metrics runs/photos-1 --csv > photos-1.csv    # pandas.read_csv reads it\n"
@@ -90,19 +89,6 @@ typedef struct line {
 static void metrics_fini(metrics *m) {
     zonal__free(m->step);
     zonal__free(m->cell);
-}
-
-/* Room for one more element; "array" is the address of a pointer to elements of "size" bytes. */
-static zonal_status grow(void *array, size_t size, int64_t count, int64_t *room) {
-    void **pointer = array, *larger;
-    int64_t wanted = *room ? 2 * *room : 256;
-    if (count < *room) return ZONAL_OK;
-    ZONAL_TRY(zonal__alloc(wanted, size, "the metrics", &larger));
-    if (count > 0) memcpy(larger, *pointer, (size_t)count * size);
-    zonal__free(*pointer);
-    *pointer = larger;
-    *room = wanted;
-    return ZONAL_OK;
 }
 
 static zonal_status read_field(zonal__json_reader *reader, line *l) {
@@ -149,13 +135,13 @@ static int find_column(metrics *m, const line *l, const char *field) {
 
 static zonal_status add_line(metrics *m, const line *l) {
     if (m->rows == 0 || m->step[m->rows - 1] != l->step) {
-        ZONAL_TRY(grow(&m->step, sizeof *m->step, m->rows, &m->row_room));
+        ZONAL_TRY(ZONAL_GROW(&m->step, m->rows, &m->row_room, "the metrics"));
         m->step[m->rows++] = l->step;
     }
     for (int i = 0; i < l->count; i++) {
         int column = find_column(m, l, l->field[i].name);
         if (column < 0 || isnan(l->field[i].value)) continue;
-        ZONAL_TRY(grow(&m->cell, sizeof *m->cell, m->cells, &m->cell_room));
+        ZONAL_TRY(ZONAL_GROW(&m->cell, m->cells, &m->cell_room, "the metrics"));
         m->cell[m->cells++] = (cell){m->rows - 1, column, l->field[i].value};
     }
     return ZONAL_OK;

@@ -40,7 +40,7 @@ static void print_time(double seconds, char out[24]) {
 
 void zonal__progress_render(char out[128], int width, const char *label, double fraction,
                             double elapsed) {
-    char left[24] = "", tail[40], bar[81];
+    char left[24] = "", tail[40], *at;
     int columns = width > 81 ? 80 : width - 1, room, full;
     if (!(fraction > 0)) fraction = 0;
     if (fraction > 1) fraction = 1;
@@ -59,10 +59,11 @@ void zonal__progress_render(char out[128], int width, const char *label, double 
         return;
     }
     full = (int)(fraction * room + .5);
-    memset(bar, '#', (size_t)full);
-    memset(bar + full, '-', (size_t)(room - full));
-    bar[room] = '\0';
-    snprintf(out, 128, "%s  [%s]  %s", label, bar, tail);
+    /* "room" has seen to it that all of the label and the rest are at most 80 columns */
+    at = out + snprintf(out, 128, "%.80s  [", label);
+    memset(at, '#', (size_t)full);
+    memset(at + full, '-', (size_t)(room - full));
+    snprintf(at + room, (size_t)(out + 128 - at - room), "]  %s", tail);
 }
 
 void zonal__progress_begin(zonal__progress *progress, const char *label, int64_t total, int quiet) {

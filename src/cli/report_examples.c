@@ -320,7 +320,7 @@ static zonal_status settle_embedding(zonal_status status, zonal__report_embeddin
 }
 
 static zonal_status ask_network(search *s, zonal__report *report, int run, int64_t most) {
-    const zonal__subject_settings settings = {.checkpoint = "last"};
+    const zonal__subject_settings settings = {.checkpoint = "last", .device = "auto"};
     zonal_status status = zonal__subject_open(report->runs[run].folder, &settings, &s->subject);
     s->is_open = status == ZONAL_OK;
     if (status == ZONAL_OK)

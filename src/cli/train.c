@@ -17,12 +17,11 @@
 static const zonal__cli_usage usage = {
     .synopsis = "zonal train [DIR] [--config RECIPE] [--resume RUN] [options]",
     .description =
-        "Pretrains a ResNet on pictures without labels: views of one picture are pulled\n"
-        "together, and the embeddings are kept uniform on the sphere by the loss of your\n"
-        "choice. Everything goes into a run folder: configuration, metrics, log and\n"
-        "checkpoints. Ctrl-C ends a run after the step it is at, with a checkpoint;\n"
-        "--resume goes on from there, or from wherever a run was killed, to the same\n"
-        "weights.\n\n"
+        "Pretrains a ResNet on images without labels: the views of an image are pulled\ntogether, "
+        "and the loss of your choice keeps the embeddings uniform on the\nsphere. The run folder "
+        "has everything: configuration, metrics, log and\ncheckpoints. Ctrl-C ends a run after the "
+        "current step, with a checkpoint.\n--resume continues it, also after a kill, and ends with "
+        "the same weights.\n\n"
         "examples:\n"
         "  zonal train photos\n"
         "  zonal train --config recipes/textures.toml --set lr=5e-4\n"

@@ -70,12 +70,8 @@ void zonal__jsonl_close(zonal__jsonl *jsonl) {
 static zonal_status make_line(zonal__jsonl *jsonl, const char *json, size_t *length) {
     size_t needed = strlen(json) + 1;
     char *out;
-    if (needed > jsonl->room) {
-        zonal__free(jsonl->line);
-        jsonl->room = 0;
-        ZONAL_TRY(ZONAL_NEW(&jsonl->line, 2 * needed, "a line of JSON"));
-        jsonl->room = 2 * needed;
-    }
+    if (needed > jsonl->room)
+        ZONAL_TRY(ZONAL_RENEW(&jsonl->line, 2 * needed, &jsonl->room, "a line of JSON"));
     out = jsonl->line;
     while (*json) {
         if (*json == '\n')

@@ -76,3 +76,32 @@ zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **o
 void zonal__free(void *memory) {
     if (memory) allocator.release(allocator.context, memory);
 }
+
+/* The pointer at "array", which is one to any type, is read and written as bytes: it is no void *.
+ */
+zonal_status zonal__grow(int64_t count, size_t size, const char *what, int64_t *room, void *array) {
+    enum { FIRST = 64 };
+    int64_t wanted = *room ? 2 * *room : FIRST, kept = count < *room ? count : *room;
+    void *old, *larger;
+    if (count < *room) return ZONAL_OK;
+    ZONAL_TRY(zonal__alloc(wanted, size, what, &larger));
+    memcpy(&old, array, sizeof old);
+    if (kept > 0) memcpy(larger, old, (size_t)kept * size);
+    memcpy(array, &larger, sizeof larger);
+    zonal__free(old);
+    *room = wanted;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__renew(int64_t count, size_t size, const char *what, size_t *room, void *array) {
+    void *held;
+    zonal_status status;
+    memcpy(&held, array, sizeof held);
+    if (*room / size >= (size_t)count) return ZONAL_OK;
+    zonal__free(held);
+    *room = 0;
+    status = zonal__alloc(count, size, what, &held);
+    memcpy(array, &held, sizeof held);
+    if (status == ZONAL_OK) *room = (size_t)count * size;
+    return status;
+}

@@ -20,4 +20,18 @@ void zonal__free(void *memory);
 #define ZONAL_NEW(out, count, what)                                                                \
     zonal__alloc((int64_t)(count), sizeof **(out), what, (void **)(out))
 
+/* An array that grows. "array" is the address of a pointer to *room elements of "size" bytes (NULL
+ * and 0 to begin with), of which the first "count" are in use: makes room for element number
+ * "count", moving the others where need be, to an array of twice the room. On failure all is as it
+ * was. ZONAL_GROW(&list, count, &room, "the list"). */
+zonal_status zonal__grow(int64_t count, size_t size, const char *what, int64_t *room, void *array);
+#define ZONAL_GROW(array, count, room, what)                                                       \
+    zonal__grow((int64_t)(count), sizeof **(array), what, room, array)
+
+/* A buffer that is written anew each time: room for "count" elements, which are not kept. *room is
+ * in bytes; 0, and the pointer NULL, after failure. ZONAL_RENEW(&line, length, &room, "a line"). */
+zonal_status zonal__renew(int64_t count, size_t size, const char *what, size_t *room, void *array);
+#define ZONAL_RENEW(array, count, room, what)                                                      \
+    zonal__renew((int64_t)(count), sizeof **(array), what, room, array)
+
 #endif

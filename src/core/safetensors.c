@@ -82,18 +82,7 @@ static zonal_status damaged_tensor(const zonal__safetensors *file, const char *n
                       file->path, what, name);
 }
 
-/* Makes room for one more element; *array holds "count" of them. */
-static zonal_status make_room(void *array, int64_t *room, int64_t count, size_t size) {
-    void **old = array, *larger;
-    int64_t wanted = *room ? 2 * *room : 64;
-    if (count < *room) return ZONAL_OK;
-    ZONAL_TRY(zonal__alloc(wanted, size, "the table of a safetensors file", &larger));
-    if (count) memcpy(larger, *old, (size_t)count * size);
-    zonal__free(*old);
-    *old = larger;
-    *room = wanted;
-    return ZONAL_OK;
-}
+static const char TABLE[] = "the table of a safetensors file";
 
 static zonal_status parse_notes(parser *p) {
     zonal__safetensors *file = p->file;
@@ -106,7 +95,7 @@ static zonal_status parse_notes(parser *p) {
         if (!more) return ZONAL_OK;
         ZONAL_TRY(zonal__json_read_key(&p->json, &note.key));
         ZONAL_TRY(zonal__json_read_text(&p->json, &note.text));
-        ZONAL_TRY(make_room(&file->notes, &p->note_room, file->note_count, sizeof note));
+        ZONAL_TRY(ZONAL_GROW(&file->notes, file->note_count, &p->note_room, TABLE));
         file->notes[file->note_count++] = note;
     }
 }
@@ -185,7 +174,7 @@ static zonal_status parse_tensor(parser *p, const char *name) {
                           " of the data, of which there are %" PRId64 "; copy or save it again",
                           file->path, name, offsets[1], p->data_bytes);
     tensor.data = p->data + offsets[0];
-    ZONAL_TRY(make_room(&file->tensors, &p->tensor_room, file->count, sizeof tensor));
+    ZONAL_TRY(ZONAL_GROW(&file->tensors, file->count, &p->tensor_room, TABLE));
     file->tensors[file->count++] = tensor;
     return ZONAL_OK;
 }

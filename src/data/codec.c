@@ -143,15 +143,6 @@ static zonal_status cannot_read(const char *path, int error) {
     return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", path, strerror(error), remedy);
 }
 
-static zonal_status make_room(zonal__decoder *decoder, size_t bytes) {
-    if (bytes <= decoder->room) return ZONAL_OK;
-    zonal__free(decoder->bytes);
-    decoder->room = 0;
-    ZONAL_TRY(ZONAL_NEW(&decoder->bytes, bytes, "a picture file"));
-    decoder->room = bytes;
-    return ZONAL_OK;
-}
-
 /* Reads a whole file into decoder->bytes. */
 static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int descriptor,
                                size_t *size) {
@@ -164,7 +155,7 @@ static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int de
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any picture: %lld bytes; remove it",
                           path, (long long)about.st_size);
     *size = (size_t)about.st_size;
-    ZONAL_TRY(make_room(decoder, *size));
+    ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, *size, &decoder->room, "a picture file"));
     while (done < *size) {
         ssize_t got = read(descriptor, decoder->bytes + done, *size - done);
         if (got < 0 && errno == EINTR) continue;

@@ -141,7 +141,7 @@ zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
     const zonal__loader_options *o = &f->options.loader;
     const turn *t = turn_of(f, f->next);
     for (int g = 0; g < o->groups; g++) {
-        f->table->set_stream(f->engine[g], stream);
+        if (f->table->set_stream) f->table->set_stream(f->engine[g], stream);
         ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
                                 f->resident ? f->pictures : t->pictures, t->views[g],
                                 o->group[g].views * f->batch.count, f->out[g]));

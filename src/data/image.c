@@ -57,18 +57,7 @@ zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__i
 
 typedef struct zonal__resampler_side side;
 
-/* Room for count elements of that size at *memory, whose contents may be lost. */
-static zonal_status grow(int64_t count, size_t size, size_t *room, void *memory) {
-    void *held;
-    memcpy(&held, memory, sizeof held);
-    if ((size_t)count * size <= *room) return ZONAL_OK;
-    zonal__free(held);
-    *room = 0;
-    zonal_status status = zonal__alloc(count, size, "the filter of a resampled picture", &held);
-    memcpy(memory, &held, sizeof held);
-    if (status == ZONAL_OK) *room = (size_t)count * size;
-    return status;
-}
+static const char FILTER[] = "the filter of a resampled picture";
 
 void zonal__resampler_fini(zonal__resampler *r) {
     zonal__free(r->across.first);
@@ -84,8 +73,8 @@ void zonal__resampler_fini(zonal__resampler *r) {
 static zonal_status find_taps(int from, int to, side *t) {
     double scale = (double)from / to, reach = scale > 1 ? scale : 1;
     t->taps = (int)ceil(reach) * 2 + 1;
-    ZONAL_TRY(grow(to, sizeof *t->first, &t->first_room, &t->first));
-    ZONAL_TRY(grow((int64_t)to * t->taps, sizeof *t->weight, &t->weight_room, &t->weight));
+    ZONAL_TRY(ZONAL_RENEW(&t->first, to, &t->first_room, FILTER));
+    ZONAL_TRY(ZONAL_RENEW(&t->weight, (int64_t)to * t->taps, &t->weight_room, FILTER));
     for (int o = 0; o < to; o++) {
         double centre = (o + 0.5) * scale, sum = 0;
         int low = (int)(centre - reach + 0.5), high = (int)(centre + reach + 0.5);
@@ -147,7 +136,7 @@ zonal_status zonal__image_resample(zonal__resampler *r, const zonal__image *in, 
     ZONAL_TRY(find_taps(in->width, width, &r->across));
     ZONAL_TRY(find_taps(in->height, height, &r->down));
     ZONAL_TRY(
-        grow((int64_t)in->height * width * in->channels, sizeof *r->wide, &r->wide_room, &r->wide));
+        ZONAL_RENEW(&r->wide, (int64_t)in->height * width * in->channels, &r->wide_room, FILTER));
     resample(in, &r->across, &r->down, r->wide, out);
     return ZONAL_OK;
 }

@@ -135,13 +135,8 @@ static void inks_to_colours(const uint8_t *inks, int inverted, int width, int ch
 }
 
 static zonal_status make_room_for_inks(zonal__jpeg *jpeg) {
-    size_t bytes = (size_t)jpeg->codec.output_width * 4;
-    if (bytes <= jpeg->inks_room) return ZONAL_OK;
-    zonal__free(jpeg->inks);
-    jpeg->inks_room = 0;
-    ZONAL_TRY(ZONAL_NEW(&jpeg->inks, bytes, "a line of a CMYK picture"));
-    jpeg->inks_room = bytes;
-    return ZONAL_OK;
+    return ZONAL_RENEW(&jpeg->inks, (int64_t)jpeg->codec.output_width * 4, &jpeg->inks_room,
+                       "a line of a CMYK picture");
 }
 
 static void read_lines(zonal__jpeg *jpeg, zonal__image *image) {

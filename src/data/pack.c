@@ -163,18 +163,6 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
     return zonal__image_resample(&scratch->resampler, &scratch->square, side, side, out);
 }
 
-static zonal_status reserve_entry(zonal__pack_writer *writer) {
-    entry *larger;
-    int64_t room = writer->room ? 2 * writer->room : 1024;
-    if (writer->count < writer->room) return ZONAL_OK;
-    ZONAL_TRY(ZONAL_NEW(&larger, room, "the table of a pack"));
-    if (writer->count > 0) memcpy(larger, writer->table, (size_t)writer->count * sizeof *larger);
-    zonal__free(writer->table);
-    writer->table = larger;
-    writer->room = room;
-    return ZONAL_OK;
-}
-
 static zonal_status check_picture(const zonal__pack_writer *writer, const zonal__image *image,
                                   int32_t label, zonal__split split) {
     if (image->channels != 1 && image->channels != 3)
@@ -196,7 +184,7 @@ zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *ima
                              zonal__split split) {
     size_t bytes;
     ZONAL_TRY(check_picture(writer, image, label, split));
-    ZONAL_TRY(reserve_entry(writer));
+    ZONAL_TRY(ZONAL_GROW(&writer->table, writer->count, &writer->room, "the table of a pack"));
     if (writer->fit != ZONAL__PACK_AS_IS &&
         (image->width != writer->side || image->height != writer->side)) {
         ZONAL_TRY(

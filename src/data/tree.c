@@ -36,21 +36,10 @@ typedef struct ancestor {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Makes room for one more element and a half more, moving what is there. */
-static zonal_status grow(void **array, size_t size, int64_t count, int64_t *room) {
-    int64_t wanted = count + count / 2 + 64;
-    void *moved;
-    if (count < *room) return ZONAL_OK;
-    ZONAL_TRY(zonal__alloc(wanted, size, "the names of the pictures", &moved));
-    if (*room > 0) memcpy(moved, *array, (size_t)*room * size);
-    zonal__free(*array);
-    *array = moved;
-    *room = wanted;
-    return ZONAL_OK;
-}
+static const char NAMES[] = "the names of the pictures";
 
 zonal_status zonal__names_add(zonal__names *names, const char *text) {
-    ZONAL_TRY(grow((void **)&names->at, sizeof names->at[0], names->count + 1, &names->room));
+    ZONAL_TRY(ZONAL_GROW(&names->at, names->count + 1, &names->room, NAMES));
     names->at[names->count++] = text;
     names->at[names->count] = NULL;
     return ZONAL_OK;
@@ -246,8 +235,7 @@ static zonal_status keep_files(zonal__tree *tree, const char *path) {
     if (tree->files.count == 0) return ZONAL_OK;
     ZONAL_TRY(zonal__names_add(&tree->folders, path));
     for (int64_t i = 0; i < tree->files.count; i++) {
-        ZONAL_TRY(
-            grow((void **)&tree->pictures, sizeof tree->pictures[0], tree->count, &tree->room));
+        ZONAL_TRY(ZONAL_GROW(&tree->pictures, tree->count, &tree->room, NAMES));
         tree->pictures[tree->count++] =
             (zonal__tree_picture){tree->files.at[i], (int32_t)(tree->folders.count - 1)};
     }

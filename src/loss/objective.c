@@ -151,6 +151,7 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     problem.gain = objective->info.gain;
     problem.threshold = objective->info.threshold;
     problem.device_step = device_step;
+    if (!objective->device) problem.offset = 0, problem.factor = 1; /* the alignment has none */
     ZONAL_TRY(zonal__device_operation(
         device, objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE, &objective->table));
     return objective->table->create(&problem, &objective->work);

@@ -20,7 +20,6 @@ struct zonal_plan {
     zonal__problem problem; /* what the operation is made for; points into this plan */
     zonal__work *work;
     uint32_t step;
-    double offset, factor; /* value = offset + factor * what the operation returns */
     zonal_plan_info info;
 };
 
@@ -134,10 +133,10 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.anisotropy =
         zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
-        plan->factor = b / (b - 1);
+        plan->problem.factor = b / (b - 1);
     } else {
-        plan->factor = 1;
-        plan->offset = 1 / b;
+        plan->problem.factor = 1;
+        plan->problem.offset = 1 / b;
     }
     problem->degree1 = zonal__profile_share(plan->kernel, options->discrepancy, 1);
     problem->degree2 = zonal__profile_share(plan->kernel, options->discrepancy, 2);
@@ -191,8 +190,8 @@ static zonal_status build_kl(zonal_plan *plan) {
     plan->info.slope = constants.slope / norm;
     plan->info.anisotropy = kl_degree2(plan->kernel) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
-    plan->offset = 1;
-    plan->factor = 1 / norm;
+    plan->problem.offset = 1;
+    plan->problem.factor = 1 / norm;
     plan->operation = ZONAL__KL;
     problem->log_phi = log_phi;
     problem->keep_diagonal = options->estimator == ZONAL_ESTIMATOR_V;
@@ -214,7 +213,8 @@ static zonal_status build_sliced(zonal_plan *plan) {
     plan->info.norm = plan->tables.divisor;
     plan->info.slope = plan->tables.slope;
     plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
-    plan->factor = (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
+    plan->problem.factor =
+        (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;
     plan->problem.sliced = &plan->tables.sliced;
     return ZONAL_OK;
@@ -240,11 +240,9 @@ static zonal_status build(zonal_plan *plan) {
     else
         ZONAL_TRY(build_pairs(plan));
     if (options->raw_value) {
-        plan->offset *= plan->info.norm;
-        plan->factor *= plan->info.norm;
+        plan->problem.offset *= plan->info.norm;
+        plan->problem.factor *= plan->info.norm;
     }
-    plan->problem.offset = plan->offset;
-    plan->problem.factor = plan->factor;
     return ZONAL_OK;
 }
 
@@ -314,23 +312,16 @@ void zonal_plan_destroy(zonal_plan *plan) {
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
-    const zonal__operation_table *table;
-    double raw = NAN;
     ZONAL_NEED(plan, "plan");
     ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
-    table = table_of(plan);
-    int is_host = plan->device->backend->is_host;
-    if (is_host) *value = NAN; /* else it is the device's memory */
+    if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->family->endless_slope)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the %s kernel has an infinite slope at c = 1 and so no gradient; "
                           "it is for tests of uniformity: train with mmd-heat or mmd-band",
                           plan->kernel->family->name);
-    if (!is_host) return table->run(plan->work, x, plan->step, value, gradient, plan->factor);
-    ZONAL_TRY(table->run(plan->work, x, plan->step, &raw, gradient, plan->factor));
-    *value = plan->offset + plan->factor * raw;
-    return ZONAL_OK;
+    return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);
 }
 
 void zonal_plan_set_stream(zonal_plan *plan, void *stream) {

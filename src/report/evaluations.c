@@ -97,8 +97,7 @@ static zonal_status add_result(zonal__report_run *run, const zonal__flat *flat, 
         result->value += (value - result->value) / result->count;
         return ZONAL_OK;
     }
-    ZONAL_TRY(zonal__report_grow(&run->results, sizeof *run->results, run->results_count,
-                                 &run->results_room));
+    ZONAL_TRY(ZONAL_GROW(&run->results, run->results_count, &run->results_room, "a run's numbers"));
     result = &run->results[run->results_count++];
     *result = (zonal__report_result){.value = value, .count = 1, .file = file};
     memcpy(result->name, name, strlen(name) + 1);

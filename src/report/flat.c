@@ -15,14 +15,7 @@ static zonal_status add(zonal__flat *flat, const char *name, const char *text, d
     if (strlen(name) >= sizeof entry->name) return ZONAL_OK;
     if (flat->count == ZONAL__FLAT_MOST)
         return ZONAL_FAIL(ZONAL_FORMAT, "it has more than %d values", ZONAL__FLAT_MOST);
-    if (flat->count == flat->room) {
-        int64_t room = flat->room ? 2 * flat->room : 32;
-        ZONAL_TRY(ZONAL_NEW(&entry, room, "the values of a JSON text"));
-        if (flat->count > 0) memcpy(entry, flat->entry, (size_t)flat->count * sizeof *entry);
-        zonal__free(flat->entry);
-        flat->entry = entry;
-        flat->room = room;
-    }
+    ZONAL_TRY(ZONAL_GROW(&flat->entry, flat->count, &flat->room, "the values of a JSON text"));
     entry = &flat->entry[flat->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);
     entry->text = text;

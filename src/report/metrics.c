@@ -27,8 +27,7 @@ static zonal_status series_for(zonal__report_run *run, const char *name,
             return ZONAL_OK;
         }
     if (run->series_count == MOST_SERIES) return ZONAL_OK;
-    ZONAL_TRY(zonal__report_grow(&run->series, sizeof *run->series, run->series_count,
-                                 &run->series_room));
+    ZONAL_TRY(ZONAL_GROW(&run->series, run->series_count, &run->series_room, "a run's numbers"));
     *out = &run->series[run->series_count++];
     memcpy((*out)->name, name, strlen(name) + 1);
     return ZONAL_OK;
@@ -42,8 +41,8 @@ static zonal_status add_point(zonal__report_run *run, const char *name, double s
     if (series->count == MOST_POINTS)
         series->count = zonal__report_thin(series, MOST_POINTS / 2, series->step, series->value);
     room = series->room;
-    ZONAL_TRY(zonal__report_grow(&series->step, sizeof(double), series->count, &room));
-    ZONAL_TRY(zonal__report_grow(&series->value, sizeof(double), series->count, &series->room));
+    ZONAL_TRY(ZONAL_GROW(&series->step, series->count, &room, "a run's numbers"));
+    ZONAL_TRY(ZONAL_GROW(&series->value, series->count, &series->room, "a run's numbers"));
     series->step[series->count] = step;
     series->value[series->count++] = value;
     return ZONAL_OK;

@@ -27,18 +27,6 @@ zonal_status zonal__report_path(const zonal__report_run *run, const char *name,
     return ZONAL_OK;
 }
 
-zonal_status zonal__report_grow(void *array, size_t size, int64_t count, int64_t *room) {
-    void **pointer = array, *larger;
-    int64_t wanted = *room ? 2 * *room : 16;
-    if (count < *room) return ZONAL_OK;
-    ZONAL_TRY(zonal__alloc(wanted, size, "a run's numbers", &larger));
-    if (count > 0) memcpy(larger, *pointer, (size_t)count * size);
-    zonal__free(*pointer);
-    *pointer = larger;
-    *room = wanted;
-    return ZONAL_OK;
-}
-
 /* ---- the configuration ----------------------------------------------------------------------- */
 
 static zonal_status read_settings(zonal__report_run *run) {

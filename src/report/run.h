@@ -101,7 +101,5 @@ __attribute__((format(printf, 2, 3))) void zonal__report_note(zonal__report_run 
                                                               const char *format, ...);
 zonal_status zonal__report_path(const zonal__report_run *run, const char *name,
                                 char path[ZONAL__REPORT_PATH]);
-/* Room for one more element; "array" is the address of a pointer to elements of "size" bytes. */
-zonal_status zonal__report_grow(void *array, size_t size, int64_t count, int64_t *room);
 
 #endif

@@ -41,15 +41,7 @@ struct zonal__data_record {
 
 static zonal_status add_image(zonal__data_record *r, const char *name, image what) {
     size_t length = strlen(name) + 1;
-    if (r->count == r->room) {
-        int64_t room = r->room ? 2 * r->room : 256;
-        image *more;
-        ZONAL_TRY(ZONAL_NEW(&more, room, "the record of the images"));
-        if (r->count > 0) memcpy(more, r->images, (size_t)r->count * sizeof *more);
-        zonal__free(r->images);
-        r->images = more;
-        r->room = room;
-    }
+    ZONAL_TRY(ZONAL_GROW(&r->images, r->count, &r->room, "the record of the images"));
     ZONAL_TRY(ZONAL_NEW(&what.name, length, "the name of an image"));
     memcpy(what.name, name, length);
     r->images[r->count++] = what;

@@ -15,18 +15,6 @@ enum {
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static zonal_status grow(zonal__run_settings *settings) {
-    const int64_t room = settings->room ? 2 * settings->room : 128;
-    zonal__run_setting *at;
-    if (settings->count < settings->room) return ZONAL_OK;
-    ZONAL_TRY(ZONAL_NEW(&at, room, "a run's settings"));
-    for (int64_t i = 0; i < settings->count; i++) at[i] = settings->at[i];
-    zonal__free(settings->at);
-    settings->at = at;
-    settings->room = room;
-    return ZONAL_OK;
-}
-
 /* Of a key that is there twice the first counts; zonal train would refuse the file. */
 static zonal_status take_setting(void *context, const char *name, const char *value,
                                  const char *comment) {
@@ -36,7 +24,7 @@ static zonal_status take_setting(void *context, const char *name, const char *va
     if (settings->count == MOST_SETTINGS)
         return ZONAL_FAIL(ZONAL_FORMAT, "more than %d settings are not read: is it a run's file?",
                           MOST_SETTINGS);
-    ZONAL_TRY(grow(settings));
+    ZONAL_TRY(ZONAL_GROW(&settings->at, settings->count, &settings->room, "a run's settings"));
     setting = &settings->at[settings->count++];
     memcpy(setting->key, name, strlen(name) + 1);
     setting->value = value;

@@ -12,7 +12,7 @@
 #include "train/trainer_state.h"
 
 static int is_host(const zonal__trainer *t) {
-    return zonal__device_is_host(t->device);
+    return zonal__device_is_host(t->options.device);
 }
 
 /* ---- create: the network --------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static zonal_status make_optimiser(zonal__trainer *t) {
     zonal_status status =
         t->optimisers->create(&t->options.optimiser, segments, count, &t->optimiser);
     zonal__free(segments);
-    if (status == ZONAL_OK && !is_host(t))
+    if (status == ZONAL_OK && t->optimisers->set_stream)
         t->optimisers->set_stream(t->optimiser, t->launch.stream);
     return status;
 }

@@ -40,7 +40,7 @@ typedef struct zonal__trainer_launch {
 
 struct zonal__trainer {
     zonal__trainer_options options;
-    const zonal__device *device;
+    const zonal__device *device; /* where the blocks lie: options.device */
     zonal__model *model;
     zonal__trainer_group groups[ZONAL__LOADER_GROUPS];
     zonal__loader *loader; /* on the host */

@@ -33,19 +33,18 @@ static zonal_status use_choices(zonal__training_work *w, int write) {
 
 /* Algorithms that a run is to have in common with another one. */
 static zonal_status take_choices(const zonal__training_work *w) {
-    const zonal__device *device = w->training->device;
     const char *file = w->training->settings.choices;
     const zonal__training_tables *tables;
     if (!file) return ZONAL_OK;
-    if (!zonal__device_has_choices(device))
+    if (!zonal__device_has_choices(w->training->device))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--choices %s are CUDA's, and this run is on the "
                           "processor; leave it out, or use --device cuda",
                           file);
     if (access(file, R_OK) != 0)
         return ZONAL_FAIL(ZONAL_IO, "cannot read the choices %s: %s", file, strerror(errno));
-    ZONAL_TRY(zonal__device_training(device, &tables));
-    return tables->choices_read(device, file);
+    ZONAL_TRY(zonal__device_training(w->training->device, &tables));
+    return tables->choices_read(w->training->device, file);
 }
 
 /* ---- the trainer ----------------------------------------------------------------------------- */

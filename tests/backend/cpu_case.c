@@ -55,7 +55,9 @@ zonal_status case_run(zonal__operation operation, const zonal__problem *problem,
     memcpy(copy, x, (size_t)count * sizeof *copy);
     void *rows = case_round(problem->precision, count, copy);
     zonal__work *work;
-    zonal_status status = table->create(problem, &work);
+    zonal__problem whole = *problem;
+    whole.factor = 1;
+    zonal_status status = table->create(&whole, &work);
     if (status == ZONAL_OK) {
         status = table->run(work, rows, step, value, gradient ? out : NULL, factor);
         table->destroy(work);

@@ -61,7 +61,8 @@ static case_set make_cases(int64_t n, int64_t d, zonal_precision precision, int 
     oracle_function f = oracle_with(oracle_cubic, cubic);
     oracle_function plain = oracle_with(oracle_cubic, plain_log);
     oracle_function narrow = oracle_with(oracle_cubic, narrow_log);
-    zonal__problem p = {.rows = n, .dim = d, .precision = precision, .threads = threads};
+    zonal__problem p = {
+        .rows = n, .dim = d, .precision = precision, .threads = threads, .factor = 1};
     set.psi_fit = oracle_fit(&f, 4, -1, 1);
     set.plain = oracle_fit(&plain, 4, -1, 0);
     set.narrow = oracle_fit(&narrow, 4, -1, 0);

@@ -53,5 +53,13 @@ check_fails "a part that was insisted on is named" "ZONAL_ZLIB=ON, but zlib1g-de
     reconfigure -DZONAL_ZLIB=ON
 check_fails "a path that does not exist is named" "ZONAL_PNG_LIBRARY is set to /no/libpng.so" \
     reconfigure -DZONAL_ZLIB=AUTO -DZONAL_PNG_LIBRARY=/no/libpng.so
+check_fails "an unknown sanitizer is named" "ZONAL_SANITIZE is memory: set it to address, thread or OFF" \
+    reconfigure -UZONAL_PNG_LIBRARY -DZONAL_SANITIZE=memory
+sanitized_by() { # sanitized_by <flags> <value>
+    reconfigure -DZONAL_SANITIZE="$2" && grep -q -- "-fsanitize=$1 " "$build/compile_commands.json"
+}
+check "the thread sanitizer" sanitized_by thread thread
+check "the address sanitizer" sanitized_by address,undefined address
+check "ON means the address sanitizer" sanitized_by address,undefined ON
 
 finish

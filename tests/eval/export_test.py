@@ -226,7 +226,7 @@ def test_metadata():
     make_images()
     train("run", "--width", "0.125", "--crop", "centre", "--mean", "0.3", "--deviation", "0.7")
     done_well("eval", "run", "--protocol", "knn", "--quiet")
-    done_well("eval", "run", "--protocol", "linear", "--l2", "0.1", "--limit", 20, "--quiet")
+    done_well("eval", "run", "--protocol", "linear", "--l2", "0.1", "--limit", 27, "--quiet")
     os.mkdir("out")
 
     @case("the metadata of the file")

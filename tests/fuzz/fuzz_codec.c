@@ -1,35 +1,14 @@
 /*
- * Hostile picture files. Two programs from one file:
- *
- *     clang -std=c17 -g -O1 -fsanitize=fuzzer,address,undefined -DZONAL_LIBFUZZER \
- *         -D_DEFAULT_SOURCE -DZONAL_HAVE_JPEG -DZONAL_HAVE_PNG -Iinclude -Isrc \
- *         tests/fuzz/fuzz_codec.c src/core/{error,memory,file}.c
- * src/data/{codec,image,jpeg,png,probe}.c \ -ljpeg -lpng -lm -o fuzz_codec && ./fuzz_codec
- * tests/data/pictures
- *
- * is a libFuzzer target; without ZONAL_LIBFUZZER it is a test that mutates the files of
- * tests/data/pictures with a seeded generator. Both check that the decoder accepts or refuses, says
- * why, and that what it accepts has the size that the probe told; the sanitizers watch its memory.
+ * Hostile picture files (fuzz.h says how to run this). The test mutates the files of
+ * tests/data/pictures. What the decoder accepts must have the size that the probe told.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "data/codec.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#define FUZZ_LARGEST 2048
+#include "fuzz.h"
 
 /* Sizes within the limits may still take a second each; the limits have tests of their own. */
 enum { MOST_PIXELS = 1 << 16 };
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_codec: %s is false: %s\n", #condition,                           \
-                    zonal_last_error()->message);                                                  \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static zonal__decoder *decoder; /* one for all inputs: damage must not outlive its picture */
 static zonal__image image;
@@ -56,13 +35,10 @@ static zonal_status decode(const uint8_t *data, size_t size, const zonal__pictur
 
 /* Returns whether the input is a picture. */
 static int try_input(const uint8_t *data, size_t size) {
-    /* A copy of exactly this size: one byte too far is then seen by the address sanitizer. */
-    uint8_t *copy = malloc(size ? size : 1);
+    uint8_t *copy = exact_copy(data, size);
     zonal__picture_info info;
     zonal_status status;
-    REQUIRE(copy != NULL);
     if (!decoder) REQUIRE(zonal__decoder_create(&decoder) == ZONAL_OK);
-    if (size) memcpy(copy, data, size);
     status = zonal__image_probe(copy, size, "fuzz", &info);
     if (status != ZONAL_OK) {
         require_refusal(status);
@@ -81,14 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifndef ZONAL_LIBFUZZER
 
-#include "test.h"
-
-enum { ROUNDS = 200000, LARGEST = 2048 };
-
-typedef struct input {
-    uint8_t at[LARGEST];
-    size_t size;
-} input;
+enum { ROUNDS = 200000 };
 
 static const char *const names[] = {
     "colour.jpg",     "progressive.jpg", "grey.jpg",       "turned.jpg",  "cmyk.jpg",
@@ -130,42 +99,13 @@ static const struct {
     {"\xff\xff\xff\xff", 4},
 };
 
-static uint64_t state;
-
-/* SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose mutations. */
-static uint64_t draw(uint64_t below) {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
-
 static int load_good(void) {
     for (int i = 0; i < NAMES; i++) {
-        char path[1024];
-        FILE *stream;
-        snprintf(path, sizeof path, "%s/data/pictures/%s", ZONAL_TESTS_DIR, names[i]);
-        stream = fopen(path, "rb");
-        if (!CHECK_MSG(stream != NULL, "%s cannot be read", path)) return 0;
-        good[i].size = fread(good[i].at, 1, LARGEST, stream);
-        fclose(stream);
+        char path[64];
+        snprintf(path, sizeof path, "data/pictures/%s", names[i]);
+        if (!load(path, &good[i])) return 0;
     }
     return 1;
-}
-
-static void insert(input *in, const char *text, size_t length) {
-    size_t at = draw(in->size + 1);
-    if (in->size + length > LARGEST) return;
-    memmove(in->at + at + length, in->at + at, in->size - at);
-    memcpy(in->at + at, text, length);
-    in->size += length;
-}
-
-static void cut_out(input *in) {
-    size_t at = draw(in->size), length = 1 + draw(8);
-    if (length > in->size - at) length = in->size - at;
-    memmove(in->at + at, in->at + at + length, in->size - at - length);
-    in->size -= length;
 }
 
 static void copy_within(input *in) {
@@ -178,7 +118,7 @@ static void mutate(input *in) {
     if (in->size == 0) return;
     switch (draw(7)) {
     case 0:
-        in->at[draw(in->size)] ^= (uint8_t)(1u << draw(8));
+        flip_bit(in, draw(in->size));
         break;
     case 1:
         in->at[draw(in->size)] = (uint8_t)draw(256);
@@ -251,10 +191,7 @@ static void test_mutations(void) {
         if (is_png(&in) && draw(4) > 0) mend_checksums(&in);
         accepted += try_input(in.at, in.size);
     }
-    printf("# %d inputs, %lld accepted\n", ROUNDS, (long long)accepted);
-    CHECK_MSG(accepted > ROUNDS / 50 && accepted < ROUNDS * 9 / 10,
-              "the mutations are too wild or too tame: %lld of %d accepted", (long long)accepted,
-              ROUNDS);
+    check_share(accepted, ROUNDS, 50);
     zonal__image_fini(&image);
     zonal__decoder_destroy(decoder);
 }

@@ -1,31 +1,13 @@
 /*
- * Hostile packs and idx files. Two programs from one file:
- *
- *     clang -std=c17 -g -O1 -fsanitize=fuzzer,address,undefined -DZONAL_LIBFUZZER -D_DEFAULT_SOURCE
- *         -Iinclude -Isrc -Itests/common tests/fuzz/fuzz_data.c
- *         BUILD/src/data/libzonal_data.a BUILD/libzonal.a and the libraries that these need
- *
- * is a libFuzzer target; without ZONAL_LIBFUZZER it is a test that mutates good files with a seeded
- * generator. The first byte of an input says what the rest is: a pack, a file of pictures or a file
- * of labels. Both programs check that the readers accept or refuse, say why, and that what they
- * accept can be read and is consistent; the sanitizers watch their memory.
+ * Hostile packs and idx files (fuzz.h says how to run this). The first byte of an input says what
+ * the rest is: a pack, a file of pictures or a file of labels. What the readers accept must be
+ * consistent and readable.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "data/pack.h"
 #include "folder.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_data: %s is false\n", #condition);                               \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#define FUZZ_LARGEST 2048
+#include "fuzz.h"
 
 enum { PACK, PICTURES, LABELS, KINDS };
 
@@ -97,29 +79,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifndef ZONAL_LIBFUZZER
 
-#include "test.h"
-
-enum { ROUNDS = 20000, LARGEST = 2048 };
-
-typedef struct input {
-    uint8_t at[LARGEST]; /* the kind, then the file */
-    size_t size;
-} input;
+enum { ROUNDS = 20000 };
 
 /* Numbers at which arithmetic goes wrong. */
 static const uint64_t numbers[] = {
     0,      1,       31,         32,         63,         64,         0x7fff,     0x8000,     0x8001,
     0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 59, ~0ull >> 1, ~0ull - 63, ~0ull};
-
-static uint64_t state;
-
-/* SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose mutations. */
-static uint64_t draw(uint64_t below) {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
 
 /* A pack of three pictures in two named classes. */
 static int make_good_pack(input *good) {
@@ -139,10 +104,10 @@ static int make_good_pack(input *good) {
     CHECK_OK(zonal__pack_commit(writer));
     stream = fopen(own.name, "rb");
     good->at[0] = PACK;
-    good->size = 1 + fread(good->at + 1, 1, LARGEST - 1, stream);
+    good->size = 1 + fread(good->at + 1, 1, FUZZ_LARGEST - 1, stream);
     fclose(stream);
     test_folder_remove(&own);
-    return CHECK(good->size > 64 && good->size < LARGEST);
+    return CHECK(good->size > 64 && good->size < FUZZ_LARGEST);
 }
 
 static void start_from_good(const input *pack, int kind, input *in) {
@@ -170,7 +135,7 @@ static void mend_checksums(input *in) {
 }
 
 static void put_number(input *in) {
-    uint64_t number = numbers[draw(sizeof numbers / sizeof numbers[0])];
+    uint64_t number = DRAW_FROM(numbers);
     size_t width = (size_t)1 << draw(4), at;
     if (in->size < 1 + width) return;
     at = 1 + draw((in->size - 1) / width) * width; /* where a number may stand */
@@ -182,7 +147,7 @@ static void mutate(input *in) {
     if (in->size < 2) return;
     switch (draw(5)) {
     case 0:
-        in->at[1 + draw(in->size - 1)] ^= (uint8_t)(1u << draw(8));
+        flip_bit(in, 1 + draw(in->size - 1));
         break;
     case 1:
         in->at[1 + draw(in->size - 1)] = (uint8_t)draw(256);
@@ -208,10 +173,7 @@ static void run_kind(int kind) {
         if (kind == PACK && draw(8) > 0) mend_checksums(&in);
         LLVMFuzzerTestOneInput(in.at, in.size);
     }
-    printf("# %d inputs, %lld accepted\n", ROUNDS, (long long)accepted);
-    CHECK_MSG(accepted > ROUNDS / 20 && accepted < ROUNDS * 9 / 10,
-              "the mutations are too wild or too tame: %lld of %d accepted", (long long)accepted,
-              ROUNDS);
+    check_share(accepted, ROUNDS, 20);
 }
 
 static void test_packs(void) {

@@ -1,33 +1,14 @@
 /*
- * Hostile HDF5 files. Two programs from one file:
- *
- *     clang -std=c17 -g -O1 -fsanitize=fuzzer,address,undefined -DZONAL_LIBFUZZER -D_DEFAULT_SOURCE
- *         -Iinclude -Isrc -Itests/common tests/fuzz/fuzz_hdf5.c
- *         BUILD/src/data/libzonal_data.a BUILD/libzonal.a and the libraries that these need
- *
- * is a libFuzzer target; without ZONAL_LIBFUZZER it is a test that mutates the files of
- * tests/data/hdf5 with a seeded generator. Both check that the reader accepts or refuses, says why,
- * and that the labels of what it accepts are classes; the sanitizers watch its memory. Of a file
- * without chunks every image must be a piece of the file, byte for byte.
+ * Hostile HDF5 files (fuzz.h says how to run this). The test mutates the files of tests/data/hdf5.
+ * The labels of what the reader accepts must be classes; of a file without chunks every image must
+ * be a piece of the file, byte for byte.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "data/hdf5.h"
 #include "data/source.h"
 #include "folder.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_hdf5: %s is false: %s\n", #condition,                            \
-                    zonal_last_error()->message);                                                  \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#define FUZZ_LARGEST 16384
+#include "fuzz.h"
 
 static test_folder folder;
 static int64_t accepted, images_read;
@@ -96,29 +77,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifndef ZONAL_LIBFUZZER
 
-#include "test.h"
-
-enum { ROUNDS = 8000, LARGEST = 16384 };
-
-typedef struct input {
-    uint8_t at[LARGEST];
-    size_t size;
-} input;
+enum { ROUNDS = 8000 };
 
 /* Numbers at which arithmetic goes wrong. */
 static const uint64_t numbers[] = {
     0,      1,       2,          7,          8,          64,         255,        0x7fff,    0x8000,
     0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 48, ~0ull >> 1, ~0ull - 7, ~0ull};
-
-static uint64_t state;
-
-/* SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose mutations. */
-static uint64_t draw(uint64_t below) {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
 
 /* A byte of the structure rather than of a gap, four times out of five. */
 static size_t place(const input *in) {
@@ -133,7 +97,7 @@ static void mutate(input *in) {
     at = place(in);
     switch (draw(6)) {
     case 0:
-        in->at[at] ^= (uint8_t)(1u << draw(8));
+        flip_bit(in, at);
         break;
     case 1:
         in->at[at] = (uint8_t)draw(256);
@@ -147,8 +111,7 @@ static void mutate(input *in) {
         break;
     default:
         at = at / width * width;
-        if (at + width <= in->size)
-            memcpy(in->at + at, &numbers[draw(sizeof numbers / sizeof numbers[0])], width);
+        if (at + width <= in->size) memcpy(in->at + at, &DRAW_FROM(numbers), width);
         break;
     }
 }
@@ -174,17 +137,6 @@ static void mend_checksums(input *in) {
     }
 }
 
-static int load(const char *name, input *in) {
-    char path[512];
-    FILE *stream;
-    snprintf(path, sizeof path, "%s/data/hdf5/%s", ZONAL_TESTS_DIR, name);
-    stream = fopen(path, "rb");
-    if (!CHECK_MSG(stream != NULL, "%s is missing", path)) return 0;
-    in->size = fread(in->at, 1, LARGEST, stream);
-    fclose(stream);
-    return CHECK(in->size > 500 && in->size < LARGEST);
-}
-
 static void run(const char *name) {
     input good;
     state = test_seed;
@@ -200,22 +152,19 @@ static void run(const char *name) {
         if (draw(8) > 0) mend_checksums(&in);
         LLVMFuzzerTestOneInput(in.at, in.size);
     }
-    printf("# %d inputs, %lld accepted\n", ROUNDS, (long long)accepted);
-    CHECK_MSG(accepted > ROUNDS / 50 && accepted < ROUNDS * 9 / 10,
-              "the mutations are too wild or too tame: %lld of %d accepted", (long long)accepted,
-              ROUNDS);
+    check_share(accepted, ROUNDS, 50);
 }
 
 static void test_plain(void) {
-    run("plain.h5");
+    run("data/hdf5/plain.h5");
 }
 
 static void test_latest(void) {
-    run("latest.h5");
+    run("data/hdf5/latest.h5");
 }
 
 static void test_packed(void) {
-    run("packed.h5");
+    run("data/hdf5/packed.h5");
 }
 
 static const test_case tests[] = {

@@ -1,29 +1,11 @@
 /*
- * Hostile safetensors files. Two programs from one file:
- *
- *     clang -std=c17 -g -O1 -fsanitize=fuzzer,address,undefined -DZONAL_LIBFUZZER -D_DEFAULT_SOURCE
- *         -Iinclude -Isrc tests/fuzz/fuzz_safetensors.c
- *         src/core/{checksum,error,file,json,json_read,memory,npy,safetensors,text}.c
- *
- * is a libFuzzer target; without ZONAL_LIBFUZZER it is a test that mutates good files with a seeded
- * generator. Both check that the reader accepts or refuses, says why, and that what it accepts is
- * consistent and can be read to its last element; the sanitizers watch its memory.
+ * Hostile safetensors files (fuzz.h says how to run this). What the reader accepts must be readable
+ * to its last element.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/safetensors.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_safetensors: %s is false\n", #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#define FUZZ_LARGEST 1024
+#include "fuzz.h"
 
 static int64_t accepted;
 
@@ -53,12 +35,9 @@ static void require_consistent(const zonal__safetensors *file, const uint8_t *da
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    /* A copy of exactly this size: one byte too far is then seen by the address sanitizer. */
-    uint8_t *copy = malloc(size ? size : 1);
+    uint8_t *copy = exact_copy(data, size);
     zonal__safetensors *file;
     zonal_status status;
-    REQUIRE(copy != NULL);
-    if (size) memcpy(copy, data, size);
     status = zonal__safetensors_open_memory(copy, size, "fuzz", ZONAL__SAFETENSORS_ANY, &file);
     if (status == ZONAL_OK) {
         require_consistent(file, copy, size);
@@ -74,14 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifndef ZONAL_LIBFUZZER
 
-#include "test.h"
-
-enum { ROUNDS = 100000, LARGEST = 1024 };
-
-typedef struct input {
-    uint8_t at[LARGEST];
-    size_t size;
-} input;
+enum { ROUNDS = 100000 };
 
 static const char *const good_headers[] = {
     "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
@@ -122,32 +94,14 @@ static const char *const pieces[] = {"{",
                                      "\xc3\xa9",
                                      "\"zonal.xxh64\":\"0123456789abcdef\","};
 
-static uint64_t state;
-
-/* SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to choose mutations. */
-static uint64_t draw(uint64_t below) {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
-
 /* A header with its true length before it, and eight bytes of data. */
 static void start_from_good(input *in) {
-    const char *header = good_headers[draw(sizeof good_headers / sizeof good_headers[0])];
+    const char *header = DRAW_FROM(good_headers);
     uint64_t length = strlen(header);
     memcpy(in->at, &length, 8);
     memcpy(in->at + 8, header, length);
     memset(in->at + 8 + length, 0x81, 8);
     in->size = 16 + length;
-}
-
-static void replace(input *in, size_t at, size_t gone, const char *piece) {
-    size_t length = strlen(piece);
-    if (in->size - gone + length > LARGEST) return;
-    memmove(in->at + at + length, in->at + at + gone, in->size - at - gone);
-    memcpy(in->at + at, piece, length);
-    in->size = in->size - gone + length;
 }
 
 static void mend_length(input *in) {
@@ -161,16 +115,18 @@ static void mutate(input *in) {
     at = 8 + draw(in->size - 8);
     switch (draw(6)) {
     case 0:
-        in->at[draw(in->size)] ^= (uint8_t)(1u << draw(8));
+        flip_bit(in, draw(in->size));
         break;
     case 1:
         in->at[at] = (uint8_t) "0123456789,[]{}\" "[draw(17)];
         break;
-    case 2:
-        replace(in, at, 0, pieces[draw(sizeof pieces / sizeof pieces[0])]);
+    case 2: {
+        const char *piece = DRAW_FROM(pieces);
+        replace(in, at, 0, piece, strlen(piece));
         break;
+    }
     case 3:
-        replace(in, at, 1, "");
+        replace(in, at, 1, "", 0);
         break;
     case 4:
         if (draw(8) == 0) in->size = draw(in->size + 1);
@@ -191,10 +147,7 @@ static void test_mutations(void) {
         if (draw(8) > 0) mend_length(&in);
         LLVMFuzzerTestOneInput(in.at, in.size);
     }
-    printf("# %d inputs, %lld accepted\n", ROUNDS, (long long)accepted);
-    CHECK_MSG(accepted > ROUNDS / 20 && accepted < ROUNDS * 9 / 10,
-              "the mutations are too wild or too tame: %lld of %d accepted", (long long)accepted,
-              ROUNDS);
+    check_share(accepted, ROUNDS, 20);
 }
 
 static const test_case tests[] = {{"mutations", test_mutations}, {0}};

@@ -571,6 +571,7 @@ static void test_reference_moments(void) {
         zonal_loss_options options = defaults("mmd-band", D);
         double n2 = (D + 2) * (D - 1) / 2.0, sum = band == 1 ? D : D + n2;
         zonal__problem problem = {.rows = N,
+                                  .factor = 1,
                                   .dim = D,
                                   .precision = ZONAL_PRECISION_DOUBLE,
                                   .threads = 1,

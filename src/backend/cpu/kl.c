@@ -138,9 +138,9 @@ static zonal_status compute(zonal__work *work, const void *x, double *value, voi
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
-                        void *gradient, double factor) {
+                        void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, compute, work, x, value, gradient, scale);
 }
 
 const zonal__operation_table zonal__cpu_kl = {

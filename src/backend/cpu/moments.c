@@ -147,9 +147,9 @@ static zonal_status moments_create(const zonal__problem *problem, zonal__work **
 }
 
 static zonal_status moments_run(zonal__work *work, const void *x, uint32_t step, double *value,
-                                void *gradient, double factor) {
+                                void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, moments_compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, moments_compute, work, x, value, gradient, scale);
 }
 
 static zonal_status covariance_fill(const zonal__problem *problem, zonal__work *work) {

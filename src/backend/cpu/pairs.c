@@ -89,9 +89,9 @@ static zonal_status pairs_create(const zonal__problem *problem, zonal__work **ou
 }
 
 static zonal_status pairs_run(zonal__work *work, const void *x, uint32_t step, double *value,
-                              void *gradient, double factor) {
+                              void *gradient, double scale) {
     (void)step;
-    return zonal__cpu_run(work->rows.threads, pairs_compute, work, x, value, gradient, factor);
+    return zonal__cpu_rows_run(&work->rows, pairs_compute, work, x, value, gradient, scale);
 }
 
 static void survey_visit(void *context, zonal__cpu_meeting *meeting) {

@@ -15,7 +15,8 @@ zonal_status zonal__cpu_rows_init(const zonal__problem *problem, int raw, zonal_
                               .unit_rows = problem->unit_rows,
                               .threads = problem->threads,
                               .kernels = zonal__cpu_kernels_get(problem->precision),
-                              .chunks = (n + CHUNK - 1) / CHUNK};
+                              .chunks = (n + CHUNK - 1) / CHUNK,
+                              .problem = *problem};
     if (!rows->kernels)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED, "the CPU computes in double or fp32 only");
     if (n > INT32_MAX)
@@ -177,4 +178,14 @@ void zonal__cpu_rows_project(zonal__cpu_rows *rows, void *gradient, const double
     rows->projection = &full;
     zonal__cpu_parallel(rows->chunks, project_chunk, rows);
     rows->projection = NULL;
+}
+
+zonal_status zonal__cpu_rows_run(const zonal__cpu_rows *rows, zonal__cpu_body body,
+                                 zonal__work *work, const void *x, double *value, void *gradient,
+                                 double scale) {
+    double raw = NAN;
+    zonal_status status =
+        zonal__cpu_run(rows->threads, body, work, x, &raw, gradient, scale * rows->problem.factor);
+    *value = status == ZONAL_OK ? zonal__problem_value(&rows->problem, raw) : NAN;
+    return status;
 }

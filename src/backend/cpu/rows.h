@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/threads.h"
 
 typedef struct zonal__cpu_rows {
     int64_t rows, dim;
@@ -26,6 +27,7 @@ typedef struct zonal__cpu_rows {
     char *gradient;
     const zonal__cpu_projection *projection;
     const double *weight; /* [rows] or NULL */
+    zonal__problem problem;
 } zonal__cpu_rows;
 
 /* With "raw" rows are only ever checked. fini accepts what init left behind when it failed, and
@@ -46,6 +48,12 @@ zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x);
  * be NULL. */
 void zonal__cpu_rows_project(zonal__cpu_rows *rows, void *gradient, const double *weight,
                              double factor, const zonal__cpu_projection *p);
+
+/* zonal__cpu_run of a loss: "body" finds the bare value and, times what it is given, its gradient;
+ * the value is finished here. */
+zonal_status zonal__cpu_rows_run(const zonal__cpu_rows *rows, zonal__cpu_body body,
+                                 zonal__work *work, const void *x, double *value, void *gradient,
+                                 double scale);
 
 /* The sentence about row i, with "where" ("view 2, " or "") in front of it. */
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,

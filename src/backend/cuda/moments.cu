@@ -31,6 +31,7 @@
 #include <math.h>
 
 #include "backend/cuda/split_product.cuh"
+#include "backend/cuda/tiled_work.cuh"
 
 namespace { /* and kernels are templates: nvcc makes the stubs of others global */
 
@@ -50,6 +51,7 @@ typedef struct finish_numbers {
 
 typedef struct moments_work {
     zonal__cuda_base base;
+    const char *what;            /* tiled_work.cuh, as are memory and n_memory */
     int matrix, products, large; /* large: of the gradient's tiles */
     int tiles, pairs, ranges;    /* of columns; of tiles; of rows */
     int64_t range_rows;
@@ -427,7 +429,7 @@ static zonal_status enqueue(const moments_work *work, const void *z, double *val
     return enqueue_gradient<T>(work, task);
 }
 
-template <typename T> static zonal_status allow_shared(void) {
+template <typename T> static zonal_status allow_shared(const T *) {
     ZONAL_TRY(zonal__allow_shared(second_moment<T, 3>, zonal__large_tile<true, 3>::BYTES));
     ZONAL_TRY(zonal__allow_shared(second_moment<T, 1>, zonal__large_tile<true, 1>::BYTES));
     ZONAL_TRY(zonal__allow_shared(gradient_tiles<T, 3, true>, zonal__large_tile<false, 3>::BYTES));
@@ -448,23 +450,6 @@ static zonal_status run(zonal__work *opaque, const void *x, uint32_t step, doubl
     default:
         return enqueue<float>(work, x, value, gradient, factor);
     }
-}
-
-static void destroy(zonal__work *opaque) {
-    moments_work *work = (moments_work *)opaque;
-    if (!work) return;
-    for (int i = 0; i < work->n_memory; i++) cudaFree(work->memory[i]);
-    zonal__cuda_base_fini(&work->base);
-    zonal__free(work);
-}
-
-template <typename T> static zonal_status take(moments_work *work, int64_t count, T **out) {
-    void *memory;
-    zonal_status status =
-        zonal__cuda_alloc(&work->base, (size_t)count * sizeof(T), "the moments", &memory);
-    if (memory) work->memory[work->n_memory++] = memory;
-    *out = (T *)memory;
-    return status;
 }
 
 /* How many ranges of rows: those that leave the fewest multiprocessors idle in their last turn,
@@ -495,10 +480,8 @@ static void choose_ranges(moments_work *work, int processors) {
 static zonal_status fill(moments_work *work) {
     const zonal__problem *problem = &work->base.problem;
     int64_t rows = problem->rows, d = problem->dim, padded, tiles;
-    int device, processors;
-    ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(&device)));
-    ZONAL_TRY(
-        ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
+    int processors;
+    ZONAL_TRY(zonal__tiled_processors(&processors));
     work->matrix = problem->degree2 != 0;
     work->products = problem->precision == ZONAL_PRECISION_FP32 ? 3 : 1;
     work->tiles = (int)((d + 127) / 128);
@@ -514,57 +497,33 @@ static zonal_status fill(moments_work *work) {
     int64_t groups = d <= 1024 ? (rows + 7) / 8 : rows, few = (int64_t)(8 << 20) / (8 * d);
     groups = groups < few ? groups : few;
     work->measure_blocks = groups < MOST_BLOCKS ? (int)groups : (int)MOST_BLOCKS;
-    ZONAL_TRY(take(work, rows, &work->scale));
-    ZONAL_TRY(take(work, work->measure_blocks * d, &work->row_sums));
-    ZONAL_TRY(take(work, d, &work->mean));
-    ZONAL_TRY(take(work, padded, &work->centre));
-    ZONAL_TRY(take(work, padded, &work->offset));
-    ZONAL_TRY(take(work, 1, &work->terms));
-    ZONAL_TRY(take(work, 1, &work->count));
+    ZONAL_TRY(zonal__tiled_take(work, rows, &work->scale));
+    ZONAL_TRY(zonal__tiled_take(work, work->measure_blocks * d, &work->row_sums));
+    ZONAL_TRY(zonal__tiled_take(work, d, &work->mean));
+    ZONAL_TRY(zonal__tiled_take(work, padded, &work->centre));
+    ZONAL_TRY(zonal__tiled_take(work, padded, &work->offset));
+    ZONAL_TRY(zonal__tiled_take(work, 1, &work->terms));
+    ZONAL_TRY(zonal__tiled_take(work, 1, &work->count));
     if (!work->matrix) return ZONAL_OK;
-    ZONAL_TRY(take(work, (int64_t)work->ranges * work->pairs * 128 * 128, &work->partial));
-    ZONAL_TRY(take(work, d * d, &work->excess));
-    ZONAL_TRY(take(work, d * ((d + 3) / 4 * 4), &work->excess_single));
-    ZONAL_TRY(take(work, d, &work->square));
-    ZONAL_TRY(take(work, d, &work->image));
+    ZONAL_TRY(
+        zonal__tiled_take(work, (int64_t)work->ranges * work->pairs * 128 * 128, &work->partial));
+    ZONAL_TRY(zonal__tiled_take(work, d * d, &work->excess));
+    ZONAL_TRY(zonal__tiled_take(work, d * ((d + 3) / 4 * 4), &work->excess_single));
+    ZONAL_TRY(zonal__tiled_take(work, d, &work->square));
+    ZONAL_TRY(zonal__tiled_take(work, d, &work->image));
     if (whole_rows(work) || problem->dtype == ZONAL_DTYPE_FP32) return ZONAL_OK;
     int64_t most = (int64_t)(MOST_PRODUCT / sizeof(float)) / d / 128 * 128;
     work->product_rows = rows < most ? rows : most;
-    return take(work, work->product_rows * d, &work->product);
+    return zonal__tiled_take(work, work->product_rows * d, &work->product);
 }
 
-static zonal_status prepare(moments_work *work, const zonal__problem *problem) {
-    ZONAL_TRY(zonal__cuda_base_init(&work->base, problem));
-    if (problem->precision == ZONAL_PRECISION_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "CUDA computes in fp32, tf32 or bf16; for double use "
-                                             "the device cpu");
-    if (problem->rows > 65535 * 64) /* of a grid's y */
-        return ZONAL_FAIL(ZONAL_SHAPE, "%lld rows are more than CUDA takes (4194240)",
-                          (long long)problem->rows);
-    if (work->base.problem.dtype == ZONAL_DTYPE_AUTO) work->base.problem.dtype = ZONAL_DTYPE_FP32;
-    switch (work->base.problem.dtype) {
-    case ZONAL_DTYPE_BF16:
-        ZONAL_TRY(allow_shared<__nv_bfloat16>());
-        break;
-    case ZONAL_DTYPE_FP16:
-        ZONAL_TRY(allow_shared<__half>());
-        break;
-    default:
-        ZONAL_TRY(allow_shared<float>());
-    }
-    return fill(work);
+static void destroy(zonal__work *work) {
+    zonal__tiled_destroy<moments_work>(work);
 }
 
 static zonal_status create(const zonal__problem *problem, zonal__work **out) {
-    void *memory;
-    *out = NULL;
-    ZONAL_TRY(zonal__alloc(1, sizeof(moments_work), "the moments", &memory));
-    zonal_status status = prepare((moments_work *)memory, problem);
-    if (status == ZONAL_OK)
-        *out = (zonal__work *)memory;
-    else
-        destroy((zonal__work *)memory);
-    return status;
+    return zonal__tiled_create(
+        problem, "the moments", [](auto *rows) { return allow_shared(rows); }, fill, out);
 }
 
 } // namespace

@@ -23,6 +23,7 @@
 #include <math.h>
 
 #include "backend/cuda/split_product.cuh"
+#include "backend/cuda/tiled_work.cuh"
 
 extern "C" {
 #include "core/random.h"
@@ -55,6 +56,7 @@ typedef struct walk_task {
 
 typedef struct sliced_work {
     zonal__cuda_base base;
+    const char *what; /* tiled_work.cuh, as are memory and n_memory */
     int products, knots, large_u, large_g;
     int64_t slices, chunk, chunks;
     int segments, parts; /* of walk's rows; of spread's slices */
@@ -461,14 +463,6 @@ static zonal_status run(zonal__work *opaque, const void *x, uint32_t step, doubl
     }
 }
 
-static void destroy(zonal__work *opaque) {
-    sliced_work *work = (sliced_work *)opaque;
-    if (!work) return;
-    for (int i = 0; i < work->n_memory; i++) cudaFree(work->memory[i]);
-    zonal__cuda_base_fini(&work->base);
-    zonal__free(work);
-}
-
 template <typename T, int PRODUCTS, bool LARGE> static zonal_status allow_tiles(void) {
     ZONAL_TRY(zonal__allow_shared(project<T, PRODUCTS, LARGE>,
                                   choose_tile<false, PRODUCTS, LARGE>::type::BYTES));
@@ -476,7 +470,7 @@ template <typename T, int PRODUCTS, bool LARGE> static zonal_status allow_tiles(
                                choose_tile<true, PRODUCTS, LARGE>::type::BYTES);
 }
 
-template <typename T> static zonal_status allow_all(void) {
+template <typename T> static zonal_status allow_all(const T *) {
     ZONAL_TRY((allow_tiles<T, 3, true>()));
     ZONAL_TRY((allow_tiles<T, 3, false>()));
     ZONAL_TRY((allow_tiles<T, 1, true>()));
@@ -490,15 +484,6 @@ static zonal_status allow_walk(int knots) {
     ZONAL_TRY(zonal__allow_shared(walk<8, WALK_SUMS>, bytes));
     ZONAL_TRY(zonal__allow_shared(walk<16, WALK_SUMS>, bytes));
     return zonal__allow_shared(walk<8, WALK_SLOPES>, bytes);
-}
-
-template <typename T> static zonal_status take(sliced_work *work, int64_t count, T **out) {
-    void *memory;
-    zonal_status status =
-        zonal__cuda_alloc(&work->base, (size_t)count * sizeof(T), "the slices", &memory);
-    if (memory) work->memory[work->n_memory++] = memory;
-    *out = (T *)memory;
-    return status;
 }
 
 static zonal_status give(void *to, const void *from, size_t bytes) {
@@ -542,10 +527,8 @@ static zonal_status fill(sliced_work *work) {
     const zonal__problem *problem = &work->base.problem;
     const zonal__sliced *sliced = problem->sliced;
     int64_t rows = problem->rows, dim = problem->dim;
-    int device, processors;
-    ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(&device)));
-    ZONAL_TRY(
-        ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
+    int processors;
+    ZONAL_TRY(zonal__tiled_processors(&processors));
     work->products = problem->precision == ZONAL_PRECISION_FP32 ? 3 : 1;
     work->slices = sliced->slices;
     work->knots = sliced->knots;
@@ -556,58 +539,34 @@ static zonal_status fill(sliced_work *work) {
     work->seed = sliced->seed;
     work->du_unit = choose_unit(sliced);
     choose_shape(work, processors);
+    ZONAL_TRY(allow_walk(work->knots));
     size_t knot_bytes = (size_t)work->knots * sizeof(double);
     zonal__gradient_terms terms = {(float)(1 / (ZONAL__ROW_UNIT * work->du_unit)), 0, 1};
-    ZONAL_TRY(take(work, rows, &work->scale));
-    ZONAL_TRY(take(work, work->chunk * work->pitch_a, &work->directions));
-    ZONAL_TRY(take(work, work->chunk * work->pitch_u, &work->u));
-    ZONAL_TRY(take(work, work->knots, &work->weight));
-    ZONAL_TRY(take(work, work->knots, &work->target));
-    ZONAL_TRY(take(work, work->slices, &work->statistic));
-    ZONAL_TRY(take(work, 1, &work->terms));
-    ZONAL_TRY(take(work, 1, &work->count));
+    ZONAL_TRY(zonal__tiled_take(work, rows, &work->scale));
+    ZONAL_TRY(zonal__tiled_take(work, work->chunk * work->pitch_a, &work->directions));
+    ZONAL_TRY(zonal__tiled_take(work, work->chunk * work->pitch_u, &work->u));
+    ZONAL_TRY(zonal__tiled_take(work, work->knots, &work->weight));
+    ZONAL_TRY(zonal__tiled_take(work, work->knots, &work->target));
+    ZONAL_TRY(zonal__tiled_take(work, work->slices, &work->statistic));
+    ZONAL_TRY(zonal__tiled_take(work, 1, &work->terms));
+    ZONAL_TRY(zonal__tiled_take(work, 1, &work->count));
     ZONAL_TRY(give(work->weight, sliced->weight, knot_bytes));
     ZONAL_TRY(give(work->target, sliced->target, knot_bytes));
     ZONAL_TRY(give(work->terms, &terms, sizeof terms));
     if (work->segments > 1)
-        ZONAL_TRY(take(work, work->chunk * work->segments * 2 * work->knots, &work->sums));
+        ZONAL_TRY(
+            zonal__tiled_take(work, work->chunk * work->segments * 2 * work->knots, &work->sums));
     if (at_once(work) || (work->parts == 1 && problem->dtype == ZONAL_DTYPE_FP32)) return ZONAL_OK;
-    return take(work, work->parts * rows * dim, &work->product);
+    return zonal__tiled_take(work, work->parts * rows * dim, &work->product);
 }
 
-static zonal_status prepare(sliced_work *work, const zonal__problem *problem) {
-    ZONAL_TRY(zonal__cuda_base_init(&work->base, problem));
-    if (problem->precision == ZONAL_PRECISION_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "CUDA computes in fp32, tf32 or bf16; for double use "
-                                             "the device cpu");
-    if (problem->rows > 65535 * 64) /* of a grid's y */
-        return ZONAL_FAIL(ZONAL_SHAPE, "%lld rows are more than CUDA takes (4194240)",
-                          (long long)problem->rows);
-    if (work->base.problem.dtype == ZONAL_DTYPE_AUTO) work->base.problem.dtype = ZONAL_DTYPE_FP32;
-    switch (work->base.problem.dtype) {
-    case ZONAL_DTYPE_BF16:
-        ZONAL_TRY(allow_all<__nv_bfloat16>());
-        break;
-    case ZONAL_DTYPE_FP16:
-        ZONAL_TRY(allow_all<__half>());
-        break;
-    default:
-        ZONAL_TRY(allow_all<float>());
-    }
-    ZONAL_TRY(allow_walk(problem->sliced->knots));
-    return fill(work);
+static void destroy(zonal__work *work) {
+    zonal__tiled_destroy<sliced_work>(work);
 }
 
 static zonal_status create(const zonal__problem *problem, zonal__work **out) {
-    void *memory;
-    *out = NULL;
-    ZONAL_TRY(zonal__alloc(1, sizeof(sliced_work), "the slices", &memory));
-    zonal_status status = prepare((sliced_work *)memory, problem);
-    if (status == ZONAL_OK)
-        *out = (zonal__work *)memory;
-    else
-        destroy((zonal__work *)memory);
-    return status;
+    return zonal__tiled_create(
+        problem, "the slices", [](auto *rows) { return allow_all(rows); }, fill, out);
 }
 
 } // namespace

@@ -3,6 +3,7 @@
  * where no single launch does.
  */
 #include "backend/cuda/common.cuh"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/small.cuh"
 #include "backend/cuda/stream.cuh"
 
@@ -267,7 +268,10 @@ template <const zonal__operation_table *op> struct on_its_device {
     static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
                             void *gradient, double scale) {
         zonal__cuda_on on(device_of(work));
-        return op->run(work, x, step, value, gradient, scale);
+        const zonal__problem *problem = &((const zonal__cuda_base *)work)->problem;
+        /* Inside, losses are told the factor of the bare value's gradient. */
+        double factor = op == &zonal__cuda_objective ? scale : scale * problem->factor;
+        return op->run(work, x, step, value, gradient, factor);
     }
     static void destroy(zonal__work *work) {
         if (!work) return;

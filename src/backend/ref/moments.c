@@ -4,6 +4,8 @@
  *     value = b_1 |m|^2 + b_2 d/(d-1) |M - I/d|_F^2 - (b_1 + b_2)/B
  *     g_i   = (2 b_1 m + 4 b_2 d/(d-1) (M - I/d) x_i)/B
  */
+#include <math.h>
+
 #include "backend/ref/rows.h"
 
 enum { MEAN, EXCESS, ROW }; /* the parts: [d], [d][d] M - I/d, [d] */
@@ -31,23 +33,25 @@ static void moments(const zonal__work *work) {
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
-                        void *gradient, double factor) {
+                        void *gradient, double scale) {
     int64_t b = work->problem.rows, d = work->problem.dim;
     double b1 = work->problem.degree1;
     double b2 = work->problem.degree2 * (double)d / (double)(d - 1);
     const double *mean = work->part[MEAN], *excess = work->part[EXCESS];
     double *g = work->part[ROW];
     (void)step;
+    *value = NAN;
     ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
     moments(work);
-    *value = b1 * zonal__ref_dot(d, mean, mean) + b2 * zonal__ref_dot(d * d, excess, excess) -
-             (b1 + work->problem.degree2) / (double)b;
+    *value = zonal__problem_value(&work->problem, b1 * zonal__ref_dot(d, mean, mean) +
+                                                      b2 * zonal__ref_dot(d * d, excess, excess) -
+                                                      (b1 + work->problem.degree2) / (double)b);
     for (int64_t i = 0; gradient && i < b; i++) {
         const double *row = work->unit + i * d;
         for (int64_t k = 0; k < d; k++)
             g[k] = 2 * b1 * mean[k] + 4 * b2 * zonal__ref_dot(d, excess + k * d, row);
-        zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g, factor / (double)b,
-                           gradient);
+        zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g,
+                           scale * work->problem.factor / (double)b, gradient);
     }
     return ZONAL_OK;
 }

@@ -33,12 +33,13 @@ static void gather(const zonal__work *work, double factor, void *gradient) {
 }
 
 static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, double *value,
-                              void *gradient, double factor) {
+                              void *gradient, double scale) {
     const zonal__pair_function *psi = work->problem.psi;
     int64_t b = work->problem.rows;
     double *w = work->part[WEIGHTS];
     long double sum = 0;
     (void)step;
+    *value = NAN;
     ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
@@ -47,8 +48,8 @@ static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, d
             if (gradient) w[i * b + j] = w[j * b + i] = (double)psi->slope(psi->context, c);
         }
     double b2 = (double)b * (double)b;
-    *value = (double)(sum / b2);
-    if (gradient) gather(work, 2 * factor / b2, gradient);
+    *value = zonal__problem_value(&work->problem, (double)(sum / b2));
+    if (gradient) gather(work, 2 * (scale * work->problem.factor) / b2, gradient);
     return ZONAL_OK;
 }
 
@@ -75,13 +76,14 @@ static long double log_density(const zonal__work *work, int64_t i, const double 
 }
 
 static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, double *value,
-                           void *gradient, double factor) {
+                           void *gradient, double scale) {
     const zonal__fit *log_phi = work->problem.log_phi;
     int64_t b = work->problem.rows;
     double n = (double)(work->problem.keep_diagonal ? b : b - 1);
     double *l = work->part[WEIGHTS], *log_s = work->part[LOG_S]; /* l becomes the weights */
     long double sum = 0;
     (void)step;
+    *value = NAN;
     ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
@@ -93,7 +95,7 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
         log_s[i] = (double)(log_p + logl(n));
         sum += log_p;
     }
-    *value = (double)(sum / b);
+    *value = zonal__problem_value(&work->problem, (double)(sum / b));
     if (!gradient) return ZONAL_OK;
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
@@ -101,7 +103,7 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
             double share = exp(l[i * b + j] - log_s[i]) + exp(l[i * b + j] - log_s[j]);
             l[i * b + j] = l[j * b + i] = zonal__fit_slope(log_phi, c) * share;
         }
-    gather(work, factor / (double)b, gradient);
+    gather(work, scale * work->problem.factor / (double)b, gradient);
     return ZONAL_OK;
 }
 

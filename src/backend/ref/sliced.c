@@ -38,12 +38,13 @@ static double epps_pulley(const zonal__sliced *sliced, int64_t b, const double *
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
-                        void *gradient, double factor) {
+                        void *gradient, double scale) {
     const zonal__sliced *sliced = work->problem.sliced;
     zonal__random random = {sliced->seed, ZONAL__STREAM_SLICES, step};
     int64_t b = work->problem.rows, d = work->problem.dim;
     double sum = 0, *direction = work->part[DIRECTION], *g = work->part[G];
     double *u = work->part[U], *du = work->part[DU];
+    *value = NAN;
     if (sliced->raw_rows)
         ZONAL_TRY(zonal__ref_raw_rows(&work->problem, x, work->unit));
     else
@@ -58,8 +59,8 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
             for (int64_t k = 0; k < d; k++)
                 g[i * d + k] += sliced->row_scale * du[i] * direction[k];
     }
-    factor /= (double)sliced->slices;
-    *value = sum / (double)sliced->slices;
+    double factor = scale * work->problem.factor / (double)sliced->slices;
+    *value = zonal__problem_value(&work->problem, sum / (double)sliced->slices);
     for (int64_t i = 0; gradient && i < b; i++) {
         if (sliced->raw_rows)
             for (int64_t k = 0; k < d; k++)

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 zonal__optimiser_spec zonal__optimiser_defaults(zonal__optimiser_kind kind) {
     return (zonal__optimiser_spec){.kind = kind,
                                    .beta1 = 0.9,
@@ -122,4 +124,46 @@ zonal_status zonal__optimiser_numbers_make(const zonal__optimiser_spec *spec, do
         out->correction2 = 1 - pow(spec->beta2, (double)step);
     }
     return ZONAL_OK;
+}
+
+/* ---- on the host ----------------------------------------------------------------------------- */
+
+zonal_status zonal__optimiser_host_init(const zonal__optimiser_spec *spec,
+                                        const zonal__optimiser_segment *segments,
+                                        int64_t segment_count, zonal__optimiser_host *host) {
+    const char *const *names = zonal__optimiser_state_names(spec->kind);
+    *host = (zonal__optimiser_host){.spec = *spec, .segment_count = segment_count};
+    ZONAL_TRY(zonal__optimiser_check(spec, segments, segment_count));
+    ZONAL_TRY(ZONAL_NEW(&host->segments, segment_count, "the segments"));
+    memcpy(host->segments, segments, (size_t)segment_count * sizeof *segments);
+    for (int i = 0; names[i]; i++)
+        ZONAL_TRY(ZONAL_NEW(&host->state[i], spec->count, "the optimiser's state"));
+    return ZONAL_OK;
+}
+
+void zonal__optimiser_host_fini(zonal__optimiser_host *host) {
+    zonal__free(host->segments);
+    zonal__free(host->state[0]);
+    zonal__free(host->state[1]);
+    *host = (zonal__optimiser_host){0};
+}
+
+zonal_status zonal__optimiser_host_state(const zonal__optimiser_host *host, const char *name,
+                                         float **memory) {
+    int index = 0;
+    *memory = NULL;
+    ZONAL_TRY(zonal__optimiser_state_index(host->spec.kind, name, &index));
+    *memory = host->state[index];
+    return ZONAL_OK;
+}
+
+double zonal__optimiser_clip(const zonal__optimiser_spec *spec, double norm) {
+    return spec->clip > 0 && norm > spec->clip ? spec->clip / norm : 1;
+}
+
+double zonal__optimiser_trust(const zonal__optimiser_spec *spec,
+                              const zonal__optimiser_segment *segment, double p, double g) {
+    if (!segment->adapt || !(p > ZONAL__OPTIMISER_SMALLEST) || !(g > ZONAL__OPTIMISER_SMALLEST))
+        return 1;
+    return spec->trust * p / (g + (segment->decay ? spec->weight_decay * p : 0));
 }

@@ -57,7 +57,7 @@ typedef struct zonal__optimiser_spec {
     zonal__optimiser_kind kind;
     int64_t count; /* elements of the blocks */
     double weight_decay;
-    double clip;                  /* the largest norm of the gradient; 0: as it comes */
+    double clip;                  /* the gradient is clipped to this norm; 0: not clipped */
     double beta1, beta2, epsilon; /* AdamW */
     double momentum;              /* SGD, LARS */
     int nesterov;                 /* SGD */
@@ -140,6 +140,29 @@ zonal_status zonal__optimiser_check(const zonal__optimiser_spec *spec,
                                     int64_t segment_count);
 zonal_status zonal__optimiser_state_index(zonal__optimiser_kind kind, const char *name, int *out);
 zonal_status zonal__optimiser_refuse(const zonal__optimiser_segment *segment);
+
+/* For those on the host, which begin with this: what they are made for, and their state. */
+typedef struct zonal__optimiser_host {
+    zonal__optimiser_spec spec;
+    zonal__optimiser_segment *segments; /* [segment_count] */
+    int64_t segment_count;
+    float *state[2]; /* [count] each: m and v, or b */
+} zonal__optimiser_host;
+
+/* Checks the spec and takes the memory. fini accepts zeroed memory and what a failed init left. */
+zonal_status zonal__optimiser_host_init(const zonal__optimiser_spec *spec,
+                                        const zonal__optimiser_segment *segments,
+                                        int64_t segment_count, zonal__optimiser_host *host);
+void zonal__optimiser_host_fini(zonal__optimiser_host *host);
+zonal_status zonal__optimiser_host_state(const zonal__optimiser_host *host, const char *name,
+                                         float **memory);
+
+/* What a gradient of that norm is multiplied by, so that it is clipped. */
+double zonal__optimiser_clip(const zonal__optimiser_spec *spec, double norm);
+/* LARS' ratio for a segment, from the norms of its parameters and of its clipped gradient. */
+double zonal__optimiser_trust(const zonal__optimiser_spec *spec,
+                              const zonal__optimiser_segment *segment, double parameter_norm,
+                              double gradient_norm);
 
 const zonal__optimiser_table *zonal__optimiser_ref(void); /* double, plain: the oracle */
 const zonal__optimiser_table *zonal__optimiser_cpu(void);

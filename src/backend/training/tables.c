@@ -4,8 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "backend/training/registry.h"
-
 enum { MOST_ADDED = 8 };
 
 static struct {

@@ -7,8 +7,8 @@
  * list. A table may be NULL: the backend has none, and whoever needs it says so by the functions
  * below. A spec's "device" says on which device of the backend the object works (NULL: its first).
  */
-#ifndef ZONAL_BACKEND_TRAINING_H
-#define ZONAL_BACKEND_TRAINING_H
+#ifndef ZONAL_BACKEND_TRAINING_TABLES_H
+#define ZONAL_BACKEND_TRAINING_TABLES_H
 
 #include "backend/device.h"
 #include "backend/training/neighbours.h"
@@ -57,5 +57,8 @@ int zonal__device_has_choices(const zonal__device *device);
 
 /* Adds the tables of a backend of the program's own, for tests. The record must stay. */
 zonal_status zonal__training_register(const zonal__training_tables *tables);
+
+/* The list that CMake makes; ends with NULL. */
+extern const zonal__training_tables *(*const zonal__trainings_built[])(void);
 
 #endif

@@ -28,24 +28,20 @@ typedef struct block {
 } block;
 
 struct zonal__optimiser {
-    zonal__optimiser_spec spec;
+    zonal__optimiser_host host;
     int threads;
-    zonal__optimiser_segment *segments; /* [segment_count] */
-    double *ratio;                      /* [segment_count], LARS */
-    block *blocks;                      /* [block_count], in the order of the segments */
-    int64_t segment_count, block_count;
-    float *state[2]; /* [count] each: m and v, or b */
+    double *ratio; /* [segments], LARS */
+    block *blocks; /* [block_count], in the order of the segments */
+    int64_t block_count;
 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static void destroy(zonal__optimiser *optimiser) {
     if (!optimiser) return;
-    zonal__free(optimiser->segments);
+    zonal__optimiser_host_fini(&optimiser->host);
     zonal__free(optimiser->ratio);
     zonal__free(optimiser->blocks);
-    zonal__free(optimiser->state[0]);
-    zonal__free(optimiser->state[1]);
     zonal__free(optimiser);
 }
 
@@ -57,8 +53,8 @@ static int64_t count_blocks(const zonal__optimiser_segment *segments, int64_t se
 
 static void cut_blocks(zonal__optimiser *optimiser) {
     block *next = optimiser->blocks;
-    for (int64_t s = 0; s < optimiser->segment_count; s++) {
-        const zonal__optimiser_segment *segment = &optimiser->segments[s];
+    for (int64_t s = 0; s < optimiser->host.segment_count; s++) {
+        const zonal__optimiser_segment *segment = &optimiser->host.segments[s];
         for (int64_t at = 0; at < segment->count; at += BLOCK) {
             int64_t left = segment->count - at;
             *next++ = (block){
@@ -67,44 +63,33 @@ static void cut_blocks(zonal__optimiser *optimiser) {
     }
 }
 
-static zonal_status take_memory(zonal__optimiser *optimiser) {
-    const char *const *names = zonal__optimiser_state_names(optimiser->spec.kind);
-    ZONAL_TRY(ZONAL_NEW(&optimiser->segments, optimiser->segment_count, "the segments"));
-    ZONAL_TRY(ZONAL_NEW(&optimiser->ratio, optimiser->segment_count, "the segments"));
+static zonal_status build(const zonal__optimiser_spec *spec,
+                          const zonal__optimiser_segment *segments, int64_t segment_count,
+                          zonal__optimiser *optimiser) {
+    ZONAL_TRY(zonal__optimiser_host_init(spec, segments, segment_count, &optimiser->host));
+    optimiser->threads = zonal__backend_threads(spec->threads);
+    optimiser->block_count = count_blocks(segments, segment_count);
+    ZONAL_TRY(ZONAL_NEW(&optimiser->ratio, segment_count, "the segments"));
     ZONAL_TRY(ZONAL_NEW(&optimiser->blocks, optimiser->block_count, "the blocks"));
-    for (int i = 0; names[i]; i++)
-        ZONAL_TRY(ZONAL_NEW(&optimiser->state[i], optimiser->spec.count, "the optimiser's state"));
+    cut_blocks(optimiser);
     return ZONAL_OK;
 }
 
 static zonal_status create(const zonal__optimiser_spec *spec,
                            const zonal__optimiser_segment *segments, int64_t segment_count,
                            zonal__optimiser **out) {
-    zonal__optimiser *optimiser;
     zonal_status status;
     *out = NULL;
-    ZONAL_TRY(zonal__optimiser_check(spec, segments, segment_count));
-    ZONAL_TRY(ZONAL_NEW(&optimiser, 1, "the optimiser"));
-    optimiser->spec = *spec;
-    optimiser->threads = zonal__backend_threads(spec->threads);
-    optimiser->segment_count = segment_count;
-    optimiser->block_count = count_blocks(segments, segment_count);
-    ZONAL_TRY_GOTO(status, failed, take_memory(optimiser));
-    memcpy(optimiser->segments, segments, (size_t)segment_count * sizeof *segments);
-    cut_blocks(optimiser);
-    *out = optimiser;
-    return ZONAL_OK;
-failed:
-    destroy(optimiser);
+    ZONAL_TRY(ZONAL_NEW(out, 1, "the optimiser"));
+    status = build(spec, segments, segment_count, *out);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    destroy(*out);
+    *out = NULL;
     return status;
 }
 
 static zonal_status state(zonal__optimiser *optimiser, const char *name, float **memory) {
-    int index;
-    *memory = NULL;
-    ZONAL_TRY(zonal__optimiser_state_index(optimiser->spec.kind, name, &index));
-    *memory = optimiser->state[index];
-    return ZONAL_OK;
+    return zonal__optimiser_host_state(&optimiser->host, name, memory);
 }
 
 /* ---- loops ----------------------------------------------------------------------------------- */
@@ -177,18 +162,8 @@ static void sum_block(void *context, int64_t i, int thread) {
     block *b = &work->optimiser->blocks[i];
     (void)thread;
     b->gradient_squares = sum_squares(b->count, work->arrays->gradients + b->offset);
-    if (work->optimiser->spec.kind == ZONAL__OPTIMISER_LARS)
+    if (work->optimiser->host.spec.kind == ZONAL__OPTIMISER_LARS)
         b->parameter_squares = sum_squares(b->count, work->arrays->parameters + b->offset);
-}
-
-/* LARS' ratio from the sums of squares of a segment's parameters and clipped gradient. */
-static double trust_ratio(const zonal__optimiser_spec *spec,
-                          const zonal__optimiser_segment *segment, double parameter_squares,
-                          double gradient_squares) {
-    double p = sqrt(parameter_squares), g = sqrt(gradient_squares);
-    if (!segment->adapt || !(p > ZONAL__OPTIMISER_SMALLEST) || !(g > ZONAL__OPTIMISER_SMALLEST))
-        return 1;
-    return spec->trust * p / (g + (segment->decay ? spec->weight_decay * p : 0));
 }
 
 /* Adds the blocks up: the norm, the factor that clips it, the segments' ratios, and whether the
@@ -196,11 +171,11 @@ static double trust_ratio(const zonal__optimiser_spec *spec,
 static zonal_status examine(zonal__work *work) {
     zonal__optimiser *optimiser = work->optimiser;
     const block *next = optimiser->blocks;
-    double clip = optimiser->spec.clip, sum = 0;
+    double sum = 0;
     for (int64_t i = 0; i < optimiser->block_count; i++) sum += next[i].gradient_squares;
     work->norm = sqrt(sum);
-    work->factor = clip > 0 && work->norm > clip ? clip / work->norm : 1;
-    for (int64_t s = 0; s < optimiser->segment_count; s++) {
+    work->factor = zonal__optimiser_clip(&optimiser->host.spec, work->norm);
+    for (int64_t s = 0; s < optimiser->host.segment_count; s++) {
         double gradient_squares = 0, parameter_squares = 0;
         for (; next < optimiser->blocks + optimiser->block_count && next->segment == s; next++) {
             gradient_squares += next->gradient_squares;
@@ -208,18 +183,19 @@ static zonal_status examine(zonal__work *work) {
         }
         gradient_squares *= work->factor * work->factor;
         if (!(gradient_squares <= ZONAL__OPTIMISER_LARGEST))
-            return zonal__optimiser_refuse(&optimiser->segments[s]);
-        optimiser->ratio[s] = trust_ratio(&optimiser->spec, &optimiser->segments[s],
-                                          parameter_squares, gradient_squares);
+            return zonal__optimiser_refuse(&optimiser->host.segments[s]);
+        optimiser->ratio[s] =
+            zonal__optimiser_trust(&optimiser->host.spec, &optimiser->host.segments[s],
+                                   sqrt(parameter_squares), sqrt(gradient_squares));
     }
     return ZONAL_OK;
 }
 
 static coefficients coefficients_of(const zonal__work *work, int64_t segment) {
     const zonal__optimiser *optimiser = work->optimiser;
-    const zonal__optimiser_spec *spec = &optimiser->spec;
+    const zonal__optimiser_spec *spec = &optimiser->host.spec;
     const zonal__optimiser_numbers *numbers = work->numbers;
-    double decay = optimiser->segments[segment].decay ? spec->weight_decay : 0;
+    double decay = optimiser->host.segments[segment].decay ? spec->weight_decay : 0;
     coefficients c = {.factor = (float)work->factor,
                       .decay = (float)decay,
                       .rate = (float)numbers->rate,
@@ -251,10 +227,10 @@ static void update_block(void *context, int64_t i, int thread) {
     const block *b = &optimiser->blocks[i];
     coefficients c = coefficients_of(work, b->segment);
     const float *gradient = work->arrays->gradients + b->offset;
-    float *p = work->arrays->parameters + b->offset, *first = optimiser->state[0] + b->offset;
-    switch (optimiser->spec.kind) {
+    float *p = work->arrays->parameters + b->offset, *first = optimiser->host.state[0] + b->offset;
+    switch (optimiser->host.spec.kind) {
     case ZONAL__OPTIMISER_ADAMW:
-        adamw(b->count, c, gradient, p, first, optimiser->state[1] + b->offset);
+        adamw(b->count, c, gradient, p, first, optimiser->host.state[1] + b->offset);
         break;
     case ZONAL__OPTIMISER_SGD:
         sgd(b->count, c, gradient, p, first);

@@ -11,55 +11,32 @@
 #include "core/memory.h"
 
 struct zonal__optimiser {
-    zonal__optimiser_spec spec;
-    zonal__optimiser_segment *segments; /* [segment_count] */
-    int64_t segment_count;
-    float *state[2]; /* [count] each: m and v, or b */
+    zonal__optimiser_host host;
 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static void destroy(zonal__optimiser *optimiser) {
     if (!optimiser) return;
-    zonal__free(optimiser->segments);
-    zonal__free(optimiser->state[0]);
-    zonal__free(optimiser->state[1]);
+    zonal__optimiser_host_fini(&optimiser->host);
     zonal__free(optimiser);
-}
-
-static zonal_status take_memory(zonal__optimiser *optimiser) {
-    const char *const *names = zonal__optimiser_state_names(optimiser->spec.kind);
-    ZONAL_TRY(ZONAL_NEW(&optimiser->segments, optimiser->segment_count, "the segments"));
-    for (int i = 0; names[i]; i++)
-        ZONAL_TRY(ZONAL_NEW(&optimiser->state[i], optimiser->spec.count, "the optimiser's state"));
-    return ZONAL_OK;
 }
 
 static zonal_status create(const zonal__optimiser_spec *spec,
                            const zonal__optimiser_segment *segments, int64_t segment_count,
                            zonal__optimiser **out) {
-    zonal__optimiser *optimiser;
     zonal_status status;
     *out = NULL;
-    ZONAL_TRY(zonal__optimiser_check(spec, segments, segment_count));
-    ZONAL_TRY(ZONAL_NEW(&optimiser, 1, "the optimiser"));
-    optimiser->spec = *spec;
-    optimiser->segment_count = segment_count;
-    ZONAL_TRY_GOTO(status, failed, take_memory(optimiser));
-    memcpy(optimiser->segments, segments, (size_t)segment_count * sizeof *segments);
-    *out = optimiser;
-    return ZONAL_OK;
-failed:
-    destroy(optimiser);
+    ZONAL_TRY(ZONAL_NEW(out, 1, "the optimiser"));
+    status = zonal__optimiser_host_init(spec, segments, segment_count, &(*out)->host);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    destroy(*out);
+    *out = NULL;
     return status;
 }
 
 static zonal_status state(zonal__optimiser *optimiser, const char *name, float **memory) {
-    int index;
-    *memory = NULL;
-    ZONAL_TRY(zonal__optimiser_state_index(optimiser->spec.kind, name, &index));
-    *memory = optimiser->state[index];
-    return ZONAL_OK;
+    return zonal__optimiser_host_state(&optimiser->host, name, memory);
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
@@ -74,15 +51,15 @@ static double squares(const float *x, const zonal__optimiser_segment *segment) {
 /* The norm, the factor that clips it, and whether the clipped gradient can be used. */
 static zonal_status examine(const zonal__optimiser *optimiser, const float *gradients, double *norm,
                             double *factor) {
-    double clip = optimiser->spec.clip, sum = 0;
-    for (int64_t s = 0; s < optimiser->segment_count; s++)
-        sum += squares(gradients, &optimiser->segments[s]);
+    double sum = 0;
+    for (int64_t s = 0; s < optimiser->host.segment_count; s++)
+        sum += squares(gradients, &optimiser->host.segments[s]);
     *norm = sqrt(sum);
-    *factor = clip > 0 && *norm > clip ? clip / *norm : 1;
-    for (int64_t s = 0; s < optimiser->segment_count; s++) {
-        double clipped = squares(gradients, &optimiser->segments[s]) * *factor * *factor;
+    *factor = zonal__optimiser_clip(&optimiser->host.spec, *norm);
+    for (int64_t s = 0; s < optimiser->host.segment_count; s++) {
+        double clipped = squares(gradients, &optimiser->host.segments[s]) * *factor * *factor;
         if (!(clipped <= ZONAL__OPTIMISER_LARGEST))
-            return zonal__optimiser_refuse(&optimiser->segments[s]);
+            return zonal__optimiser_refuse(&optimiser->host.segments[s]);
     }
     return ZONAL_OK;
 }
@@ -116,26 +93,24 @@ static double lars(const zonal__optimiser_spec *spec, const zonal__optimiser_num
 
 static double trust_ratio(const zonal__optimiser *optimiser,
                           const zonal__optimiser_segment *segment,
-                          const zonal__optimiser_arrays *arrays, double decay, double factor) {
-    double p = sqrt(squares(arrays->parameters, segment));
-    double g = sqrt(squares(arrays->gradients, segment)) * factor;
-    if (!segment->adapt || !(p > ZONAL__OPTIMISER_SMALLEST) || !(g > ZONAL__OPTIMISER_SMALLEST))
-        return 1;
-    return optimiser->spec.trust * p / (g + decay * p);
+                          const zonal__optimiser_arrays *arrays, double factor) {
+    return zonal__optimiser_trust(&optimiser->host.spec, segment,
+                                  sqrt(squares(arrays->parameters, segment)),
+                                  sqrt(squares(arrays->gradients, segment)) * factor);
 }
 
 static void update(zonal__optimiser *optimiser, const zonal__optimiser_segment *segment,
                    const zonal__optimiser_arrays *arrays, const zonal__optimiser_numbers *numbers,
                    double factor) {
-    const zonal__optimiser_spec *spec = &optimiser->spec;
+    const zonal__optimiser_spec *spec = &optimiser->host.spec;
     double decay = segment->decay ? spec->weight_decay : 0, ratio = 1;
     if (spec->kind == ZONAL__OPTIMISER_LARS)
-        ratio = trust_ratio(optimiser, segment, arrays, decay, factor);
+        ratio = trust_ratio(optimiser, segment, arrays, factor);
     for (int64_t i = segment->offset; i < segment->offset + segment->count; i++) {
         double p = (double)arrays->parameters[i], g = (double)arrays->gradients[i] * factor;
-        float *first = &optimiser->state[0][i];
+        float *first = &optimiser->host.state[0][i];
         if (spec->kind == ZONAL__OPTIMISER_ADAMW)
-            p = adamw(spec, numbers, decay, p, g, first, &optimiser->state[1][i]);
+            p = adamw(spec, numbers, decay, p, g, first, &optimiser->host.state[1][i]);
         else if (spec->kind == ZONAL__OPTIMISER_SGD)
             p = sgd(spec, numbers, decay, p, g, first);
         else
@@ -147,8 +122,8 @@ static void update(zonal__optimiser *optimiser, const zonal__optimiser_segment *
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static zonal_status copy(zonal__optimiser *optimiser, const zonal__optimiser_arrays *arrays) {
-    for (int64_t s = 0; arrays->copy && s < optimiser->segment_count; s++) {
-        const zonal__optimiser_segment *segment = &optimiser->segments[s];
+    for (int64_t s = 0; arrays->copy && s < optimiser->host.segment_count; s++) {
+        const zonal__optimiser_segment *segment = &optimiser->host.segments[s];
         for (int64_t i = segment->offset; i < segment->offset + segment->count; i++)
             arrays->copy[i] = zonal__bf16_from_float(arrays->parameters[i]);
     }
@@ -159,8 +134,8 @@ static zonal_status step(zonal__optimiser *optimiser, const zonal__optimiser_arr
                          const zonal__optimiser_numbers *numbers, double *norm) {
     double factor;
     ZONAL_TRY(examine(optimiser, arrays->gradients, norm, &factor));
-    for (int64_t s = 0; s < optimiser->segment_count; s++)
-        update(optimiser, &optimiser->segments[s], arrays, numbers, factor);
+    for (int64_t s = 0; s < optimiser->host.segment_count; s++)
+        update(optimiser, &optimiser->host.segments[s], arrays, numbers, factor);
     return copy(optimiser, arrays);
 }
 
