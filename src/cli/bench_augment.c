@@ -140,7 +140,7 @@ int zonal__cli_bench_augment(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.torch && s.kind == TEXTURE)
-        return zonal__cli_misused("--torch compares photographs; take --kind both or photograph");
+        return zonal__cli_misused("--torch compares photographs; use --kind both or photograph");
     if (zonal__device_open(s.device_name, &s.device) != ZONAL_OK || run(&s) != ZONAL_OK)
         return zonal__cli_failed();
     return ZONAL__EXIT_OK;

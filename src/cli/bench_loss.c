@@ -333,7 +333,7 @@ static zonal_status compare_with_torch(session *e) {
                                cuda         ? "--device"
                                : program[0] ? "--zonal"
                                             : NULL,
-                               cuda ? "cuda" : program,
+                               cuda ? e->settings->device->name : program,
                                NULL};
     snprintf(dim, sizeof dim, "%lld", (long long)e->settings->dim);
     snprintf(threads, sizeof threads, "%lld", (long long)e->settings->threads);

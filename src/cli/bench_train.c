@@ -141,8 +141,8 @@ static zonal_status parse_row(const char *text, size_t length, row *r) {
             return ZONAL_OK;
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "--rows: \"%.*s\" is no network and side; write resnet18@64, with /1 behind "
-                      "it for pictures of one channel (resnet18, 34, 50; sides 8 to 1024)",
+                      "--rows: \"%.*s\" is not a network and side; write resnet18@64, with /1 "
+                      "behind it for grey images (resnet18, 34, 50; sides 8 to 1024)",
                       (int)(length < 64 ? length : 64), text);
 }
 

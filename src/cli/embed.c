@@ -162,7 +162,7 @@ static zonal_status check_index(const settings *s) {
     ZONAL_TRY(index_path(s, path));
     if (lstat(path, &there) != 0 || is_index(path)) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
-                      "%s is there already and is no index of zonal embed; move it, or give "
+                      "%s already exists and is not an index of zonal embed; move it, or give "
                       "--index another name or none",
                       path);
 }
@@ -291,7 +291,8 @@ int zonal__cli_embed(int argc, char **argv) {
         return zonal__cli_misused("nothing to write: give --out, --projections or both");
     if (s.index && ((s.out && strcmp(s.index, s.out) == 0) ||
                     (s.projections && strcmp(s.index, s.projections) == 0)))
-        return zonal__cli_misused("--index %s is where the rows go; give it another name", s.index);
+        return zonal__cli_misused("--index %s is the file of the rows; choose another name",
+                                  s.index);
     zonal__cli_show_log(s.quiet);
     if (zonal__subject_open(options.arguments[0], &s.subject, &subject) != ZONAL_OK)
         return zonal__cli_failed();

@@ -274,7 +274,7 @@ static void hint_at_scale(const settings *s, const result *r) {
 static void hint_at_unused(const settings *s, const zonal__options *options, const result *r) {
     char unused[256];
     zonal__method_unused(&r->loss, options, unused, sizeof unused);
-    if (unused[0]) zonal__cli_say("hint: %s makes no use of %s", s->method, unused);
+    if (unused[0]) zonal__cli_say("hint: %s does not use %s", s->method, unused);
 }
 
 /* Remarks of the library are kept until all has gone well: a failure is one line. */

@@ -61,8 +61,7 @@ static int fail_unknown(const char *name) {
     for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
     near = zonal__text_nearest(name, names);
     if (near) return zonal__cli_misused("there is no command %s; did you mean %s?", name, near);
-    return zonal__cli_misused("there is no command %s; \"zonal --help\" lists those there are",
-                              name);
+    return zonal__cli_misused("there is no command %s; \"zonal --help\" lists the commands", name);
 }
 
 static int run_command(int argc, char **argv) {

@@ -176,10 +176,11 @@ static zonal_status read_metrics(const settings *s, const char *run, metrics *m)
     if (snprintf(path, sizeof path, "%s/metrics.jsonl", run) >= (int)sizeof path)
         return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", run);
     if (stat(path, &there) != 0)
-        return ZONAL_FAIL(ZONAL_IO,
-                          "%s is no run: it has no metrics.jsonl; give a folder that zonal train "
-                          "has made",
-                          run);
+        return ZONAL_FAIL(
+            ZONAL_IO,
+            "%s is not a run: it has no metrics.jsonl; give a folder that zonal train "
+            "has made",
+            run);
     ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
     status = read_lines(s, path, text, m);
     zonal__free(text);
@@ -283,7 +284,7 @@ int zonal__cli_metrics(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     if (run(&s, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

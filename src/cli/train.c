@@ -39,7 +39,7 @@ static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere 
 
 /* A step may take a while, so whoever presses Ctrl-C is told that it was seen. */
 static void acknowledge(void) {
-    static const char words[] = "ending after this step; Ctrl-C once more ends at once\n";
+    static const char words[] = "ending after this step; press Ctrl-C again to end at once\n";
     int error = errno;
     zonal__progress_interrupted();
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0) someone_watches = 0;

@@ -419,7 +419,7 @@ int zonal__cli_variance(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     status = zonal__cli_check_ending("--plot", s.plot, ".svg");
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();

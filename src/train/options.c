@@ -46,8 +46,8 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
         if (!(fabs(numbers.value[c]) <= 1e6) ||
             (strcmp(option->name, "deviation") == 0 && numbers.value[c] < 1e-6))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "%s is for pixels from 0 to 1: a mean may be up to 1e6, a deviation "
-                              "from 1e-6 to 1e6, got %s",
+                              "%s is for pixels from 0 to 1: a mean must be at most 1e6, a "
+                              "deviation from 1e-6 to 1e6, got %s",
                               shown, text);
     *(zonal__per_channel *)((char *)values + option->target) = numbers;
     return ZONAL_OK;
