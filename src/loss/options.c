@@ -310,15 +310,17 @@ int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
     return 1;
 }
 
+/* An option of the same name may be the command's own. */
 void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                         size_t size) {
-    zonal__option entry;
     out[0] = '\0';
-    for (int i = 0; zonal__option_entry(loss_table, i, &entry); i++) {
+    for (int i = 0; options->table[i].name; i++) {
+        const zonal__option *option = &options->table[i];
         size_t length = strlen(out);
-        if (zonal__options_source(options, entry.name) == ZONAL__SOURCE_FLAG &&
-            !zonal__loss_uses(loss, entry.name))
-            snprintf(out + length, size - length, "%s--%s", length ? ", " : "", entry.name);
+        int ours = option->table == zonal__loss_option || option->table == zonal__kernel_option;
+        if (ours && options->state[i].source == ZONAL__SOURCE_FLAG &&
+            !zonal__loss_uses(loss, option->name))
+            snprintf(out + length, size - length, "%s--%s", length ? ", " : "", option->name);
     }
 }
 
