@@ -285,9 +285,12 @@ def main():
     parser.add_argument("--method", default=",".join(METHODS))
     parser.add_argument("--threads", type=int, default=0, help="0: all this process may use")
     parser.add_argument("--zonal", help="the program to compare values with")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--limit", type=float, default=60, help="seconds a run may take")
     options = parser.parse_args()
+    options.device, _, number = options.device.partition(":")
+    if options.device == "cuda":
+        torch.cuda.set_device(int(number or 0))
     torch.set_num_threads(options.threads or len(os.sched_getaffinity(0)))
     if options.device == "cuda":
         torch.set_float32_matmul_precision("high")

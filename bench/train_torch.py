@@ -309,7 +309,7 @@ class Row:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--rows", default="resnet18@64")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--width", type=float, default=1)
@@ -319,6 +319,9 @@ def main():
     parser.add_argument("--compile-mode", default="default")
     parser.set_defaults(isa=None)
     options = parser.parse_args()
+    options.device, _, number = options.device.partition(":")
+    if options.device == "cuda":
+        torch.cuda.set_device(int(number or 0))
     rows = [Row(name) for name in options.rows.split(",")]
     torch.set_num_threads(options.threads or len(os.sched_getaffinity(0)))
     if options.device == "cuda":

@@ -36,8 +36,7 @@ BEGIN {
     knows["eval"] = "core math backend backend/training loss uniformity data nn"
     knows["train"] = "core math backend backend/training loss uniformity data nn eval"
     knows["report"] = "core math backend backend/training loss uniformity data nn eval train"
-    knows["cli"] = "core math backend ref cpu cuda backend/training ref/training cpu/training " \
-        "cuda/training loss uniformity data nn eval train report"
+    knows["cli"] = "core math backend backend/training loss uniformity data nn eval train report"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1
@@ -153,7 +152,12 @@ FNR == 1 {
     if (code ~ /^[ \t]*#[ \t]*(el)?if/ && code ~ /ZONAL_HAVE_/ &&
         here !~ /^(backend|ref|cpu|cuda)(\/training)?$/ &&
         !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|WEBP|GIF|TIFF|ZLIB)/))
-        fault("what was built in is known under src/backend only: ask the table of operations")
+        fault("what was built in is known under src/backend only: ask the device")
+
+    if (here !~ /^(backend|ref|cpu|cuda)(\/training)?$/ &&
+        match(code, /zonal__(backend|nn|views|optimiser|neighbours|softmax)_(ref|cpu|cuda)[ \t]*\(/))
+        fault("above src/backend no backend is known by name: take a device " \
+            "(backend/device.h), not " substr(code, RSTART, RLENGTH - 1))
 
     if (here != "cli") {
         padded = " " code " "

@@ -6,9 +6,8 @@
 # 1. Every global symbol defined in libzonal.a and libzonal_training.a begins with zonal_.
 # 2. libzonal.so exports exactly the functions that include/zonal declares with ZONAL_API, none of
 #    them internal (zonal__).
-# 3. A folder's objects use symbols of the folders below it only. The tables that ref, cpu and cuda
-#    fill (zonal__backend_ref, zonal__views_ref and so on) are declared by src/backend and count as
-#    its own.
+# 3. A folder's objects use symbols of the folders below it only. What a backend hands out to all
+#    (zonal__backend_cpu, zonal__training_cpu) counts as src/backend's and src/backend/training's.
 #
 # Prints what is wrong and exits 1 if anything is.
 set -euo pipefail
@@ -116,9 +115,8 @@ if ((checked == 0)); then
     fault "$build holds no objects of src/"
 fi
 for layer in backend/ref backend/cpu backend/cuda; do
-    grep -E '^zonal__(backend|device)_' "$(key "$layer").has" >>"$(key backend).has" || true
-    grep -E '^zonal__(views|nn|optimiser|neighbours|softmax|device|training)_' "$(key "$layer/training").has" \
-        >>"$(key backend/training).has" || true
+    grep -E '^zonal__backend_' "$(key "$layer").has" >>"$(key backend).has" || true
+    grep -E '^zonal__training_' "$(key "$layer/training").has" >>"$(key backend/training).has" || true
 done
 for layer in "${layers[@]}"; do
     allowed=("$(key "$layer").has")

@@ -94,6 +94,7 @@ if [[ $task == ci ]]; then
     need libomp-14-dev test -e /usr/lib/llvm-14/lib/libarcher.so # tells that sanitizer of OpenMP's threads
     need clang-format-14 clang_format_14            # the layout check; versions disagree, so this one
     need shellcheck has shellcheck                  # the check of the scripts
+    need groff-base has groff                       # the manual pages, as their readers see them
     if [[ $(id -u) == 0 ]]; then
         need debootstrap has debootstrap            # a bare machine to try the first commands on
     fi

@@ -64,7 +64,7 @@ typedef enum zonal_status {
 } zonal_status;
 
 /* The last failure of the calling thread. "message" is a whole sentence for the user; "file" and
- * "line" are for whoever mends the library. The record is overwritten by the next failure. */
+ * "line" are for maintainers of the library. The record is overwritten by the next failure. */
 typedef struct zonal_error {
     zonal_status status;
     const char *file;

@@ -2,11 +2,11 @@
 #include "backend/device.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/registry.h"
+#include "core/text.h"
 
 enum { MOST_ADDED = 8, MOST_DEVICES = 256, BACKEND_NAME = 24 };
 
@@ -57,16 +57,6 @@ zonal_status zonal__device_register(const zonal__backend *backend) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Appends to a sentence; what does not fit is left out. */
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t size, const char *format,
-                                                         ...) {
-    size_t length = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(out + length, size - length, format, arguments);
-    va_end(arguments);
-}
-
 static void name_device(const zonal__backend *backend, int index, char out[ZONAL_DEVICE_NAME]) {
     if (backend->is_host)
         snprintf(out, ZONAL_DEVICE_NAME, "%s", backend->name);
@@ -78,9 +68,10 @@ static zonal_status no_such_name(const char *name) {
     char known[160] = "";
     const zonal__backend *backend;
     for (int i = 0; (backend = backend_at(i)); i++)
-        if (!backend->is_oracle) append(known, sizeof known, "%s, ", backend->name);
+        if (!backend->is_oracle) zonal__text_append(known, sizeof known, "%s, ", backend->name);
     for (int i = 0; zonal__backends_left_out[i].name; i++)
-        append(known, sizeof known, "%s (not in this build), ", zonal__backends_left_out[i].name);
+        zonal__text_append(known, sizeof known, "%s (not in this build), ",
+                           zonal__backends_left_out[i].name);
     return ZONAL_FAIL(ZONAL_ARGUMENT,
                       "there is no device %.40s; use one of %sor such a name with a number, as in "
                       "cuda:1",
@@ -91,7 +82,11 @@ static zonal_status no_such_index(const zonal__backend *backend, const char *nam
     char known[160] = "", one[ZONAL_DEVICE_NAME];
     for (int i = 0; i < count && i < 8; i++) {
         name_device(backend, i, one);
-        append(known, sizeof known, "%s%s", i == 0 ? "" : i == count - 1 ? " and " : ", ", one);
+        zonal__text_append(known, sizeof known, "%s%s",
+                           i == 0           ? ""
+                           : i == count - 1 ? " and "
+                                            : ", ",
+                           one);
     }
     return ZONAL_FAIL(ZONAL_DEVICE, "there is no device %.40s; this machine has %s%s", name, known,
                       count > 8 ? " and more" : "");

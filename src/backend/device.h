@@ -32,9 +32,9 @@ struct zonal__device {
 };
 
 /* The device of a name: "" and "cpu" the processor, "cuda" and "cuda:0" the first GPU, "ref" the
- * oracle. Thread-safe. ZONAL_ARGUMENT for a name that is none, ZONAL_UNSUPPORTED for a backend that
- * was not built, ZONAL_DEVICE for a device that this machine has not; the sentence says what there
- * is. *out is NULL on failure. */
+ * oracle. Thread-safe. ZONAL_ARGUMENT for an invalid name, ZONAL_UNSUPPORTED for a backend that was
+ * not built, ZONAL_DEVICE for a device that this machine does not have; the sentence says what
+ * there is. *out is NULL on failure. */
 zonal_status zonal__device_open(const char *name, const zonal__device **out);
 /* The same, and for "auto" the first device that is not the host, else the CPU. */
 zonal_status zonal__device_choose(const char *name, const zonal__device **out);
@@ -96,7 +96,7 @@ typedef struct zonal__runtime {
     zonal_status (*event_wait)(const zonal__device *device, void *event);
 
     /* A graph: work that is put on the stream between begin and end is noted and not done; launch
-     * puts all of it on a stream at once, as often as one likes. The work's pointers and plain
+     * puts all of it on a stream at once, any number of times. The work's pointers and plain
      * arguments are frozen, what they point to is not. Between begin and end this thread must not
      * wait for the device nor take memory of it (then end fails); other threads may. End ends what
      * begin began, in every case; *graph is NULL on failure. All four NULL: no graphs. */

@@ -31,7 +31,7 @@ static const zonal__option table[] = {
      AT(kind),
      .words = kinds,
      .initial = "both",
-     .help = "which views: BYOL's two pipelines of photographs, or those of textures"},
+     .help = "which augmentation: BYOL's two pipelines for photographs, or that of textures"},
     {.name = "views",
      .type = ZONAL__OPTION_INT,
      AT(views),
@@ -48,14 +48,14 @@ static const zonal__option table[] = {
      .metavar = "PIXELS",
      .help = "width and height of a view"},
     ZONAL__DEVICE_OPTION(settings, device_name, "cpu",
-                         "where to run; on cuda each time is that of a CUDA graph's replay"),
+                         "where to run; on cuda the time of a CUDA graph's replay"),
     {.name = "dtype",
      .type = ZONAL__OPTION_WORD,
      AT(dtype),
      .words = dtypes,
      .initial = "bf16",
      .help = "elements of the views"},
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "torch",
      .type = ZONAL__OPTION_FLAG,
      AT(torch),
@@ -65,9 +65,8 @@ static const zonal__option table[] = {
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal bench augment [--kind WORD] [--device WORD] [options]",
-    .description =
-        "Times the making of views, from pictures in memory (photographs of 500 x 375,\n"
-        "textures of 256 x 256 pixels) to normalised arrays: the median over warm runs.\n",
+    .description = "Times augmentation, from images in memory (photographs of 500 x 375, textures "
+                   "of\n256 x 256 pixels) to normalised arrays: the median over warm runs.\n",
     .argument = NULL,
     .least = 0,
     .most = 0};
@@ -141,7 +140,7 @@ int zonal__cli_bench_augment(int argc, char **argv) {
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.torch && s.kind == TEXTURE)
-        return zonal__cli_misused("--torch compares photographs; take --kind both or photograph");
+        return zonal__cli_misused("--torch compares photographs; use --kind both or photograph");
     if (zonal__device_open(s.device_name, &s.device) != ZONAL_OK || run(&s) != ZONAL_OK)
         return zonal__cli_failed();
     return ZONAL__EXIT_OK;

@@ -26,14 +26,14 @@ static const zonal__option table[] = {
      AT(split),
      .words = zonal__split_words,
      .initial = "all",
-     .help = "which part"},
+     .help = "the split"},
     {.name = "pictures",
      .type = ZONAL__OPTION_INT,
      AT(pictures),
      .initial = "1000",
      .least = 1,
      .most = 1e9,
-     .help = "how many are read, from the first on"},
+     .help = "how many to read, from the first on"},
     {.name = "side",
      .type = ZONAL__OPTION_INT,
      AT(side),
@@ -50,8 +50,8 @@ static const zonal__option table[] = {
 static const zonal__cli_usage usage = {
     .synopsis = "zonal bench data SOURCE [options]",
     .description =
-        "Reads pictures of a source, one pass for each line:\n\n"
-        "  read     one thread, each picture as it is stored, at full size\n"
+        "Reads images of a source, one pass for each line:\n\n"
+        "  read     one thread, each image as it is stored, at full size\n"
         "  crop     one thread, read (JPEG: scaled, as long as both sides stay at least\n"
         "           --side), then a random crop resampled to --side\n"
         "  loader   the same by the loader's threads, in batches\n",

@@ -36,16 +36,16 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(rows),
      .metavar = "NETWORK@SIDE,...",
-     .help = "what to time: resnet18, resnet34 or resnet50, and the views' side; with /1 behind it "
-             "pictures of one channel; unless given resnet18 at 32, 64, 128/1 and 224 and resnet50 "
-             "at 224 on cuda, resnet18@64 on the cpu"},
-    ZONAL__DEVICE_OPTION(settings, device_name, "cpu", "where to train"),
+     .help = "what to time: resnet18, resnet34 or resnet50, and the side of the views, with /1 for "
+             "grey images; unless given resnet18 at 32, 64, 128/1 and 224 and resnet50 at 224 on "
+             "cuda, resnet18@64 on the cpu"},
+    ZONAL__DEVICE_OPTION(settings, device_name, "cpu", "where to run"),
     {.name = "batch",
      .type = ZONAL__OPTION_INT,
      AT(batch),
      .least = 2,
      .most = 65536,
-     .help = "pictures, of two views each; unless given 256 on cuda and 64 on the cpu"},
+     .help = "images, with two views each; unless given 256 on cuda and 64 on the cpu"},
     {.name = "precision",
      .type = ZONAL__OPTION_WORD,
      AT(precision),
@@ -65,11 +65,11 @@ static const zonal__option table[] = {
      .least = 1. / 64,
      .most = 8,
      .help = "factor of the encoder's channels"},
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "bare",
      .type = ZONAL__OPTION_FLAG,
      AT(bare),
-     .help = "leave out the second measurement, that of the step with the making of its views"},
+     .help = "omit the second measurement, with the augmentation"},
     {.name = "graph",
      .type = ZONAL__OPTION_FLAG,
      AT(graph),
@@ -78,7 +78,7 @@ static const zonal__option table[] = {
     {.name = "profile",
      .type = ZONAL__OPTION_FLAG,
      AT(profile),
-     .help = "also time every layer by itself and print where the time goes"},
+     .help = "also time every layer and print where the time goes"},
     {.name = "teraflops",
      .type = ZONAL__OPTION_DOUBLE,
      AT(rates.teraflops),
@@ -92,11 +92,11 @@ static const zonal__option table[] = {
      .initial = "4.2",
      .least = 1e-6,
      .most = 1e6,
-     .help = "cuda: memory's rate a second, likewise"},
+     .help = "cuda: rate of the memory per second, likewise"},
     {.name = "torch",
      .type = ZONAL__OPTION_FLAG,
      AT(torch),
-     .help = "make the same steps in PyTorch (bench/train_torch.py) and print the ratio"},
+     .help = "run the same steps in PyTorch (bench/train_torch.py) and print the ratio"},
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print a JSON line for each"},
     {0}};
 
@@ -105,8 +105,8 @@ static const zonal__cli_usage usage = {
     .description =
         "Times one step of training: views through the network (ImageNet's stem) and a\n"
         "projector 2048-2048-256, loss, backward, AdamW. First on views that lie on the\n"
-        "device, then with the making of the views, from pictures of noise in memory:\n"
-        "the median over warm windows of steps.\n",
+        "device, then with the augmentation, from images of noise in memory: the median\nover warm "
+        "windows of steps.\n",
     .argument = NULL,
     .least = 0,
     .most = 0};
@@ -141,8 +141,8 @@ static zonal_status parse_row(const char *text, size_t length, row *r) {
             return ZONAL_OK;
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "--rows: \"%.*s\" is no network and side; write resnet18@64, with /1 behind "
-                      "it for pictures of one channel (resnet18, 34, 50; sides 8 to 1024)",
+                      "--rows: \"%.*s\" is not a network and side; write resnet18@64, with /1 "
+                      "behind it for grey images (resnet18, 34, 50; sides 8 to 1024)",
                       (int)(length < 64 ? length : 64), text);
 }
 

@@ -117,7 +117,7 @@ static int check_arguments(const zonal__cli_usage *usage, const char *command,
                                   usage->argument, options->arguments[usage->most]);
     for (int i = 0; i < count; i++)
         if (!options->arguments[i][0])
-            return zonal__cli_misused("%s is given as an empty text: %s", usage->argument,
+            return zonal__cli_misused("the name of %s is empty: %s", usage->argument,
                                       usage->synopsis);
     if (count < usage->least)
         return zonal__cli_misused("%s is missing: %s", usage->argument, usage->synopsis);

@@ -28,18 +28,21 @@ static const zonal__option table[] = {
      AT(split),
      .words = zonal__split_words,
      .initial = "all",
-     .help = "which part"},
+     .help = "the split"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar and no hints"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal data info SOURCE [options]",
-    .description = "Reads every picture of a source once and prints how many there are, of which\n"
-                   "classes and sizes, mean and standard deviation by channel (what views are\n"
-                   "normalised by), and which files are corrupt.\n",
+    .description =
+        "Reads every image of a source once and prints their number, classes and sizes,\nthe mean "
+        "and standard deviation by channel (for normalisation), and the corrupt\nfiles.\n",
     .argument = "SOURCE",
     .least = 1,
     .most = 1};

@@ -40,39 +40,38 @@ static const zonal__option table[] = {
      AT(split),
      .initial = "train,val,test",
      .metavar = "train,val,test|all",
-     .help = "the parts to pack, each marked as what it is, as far as there are any; all: "
-             "everything, undivided"},
+     .help = "the splits to pack, those that exist; all: everything, without splits"},
     {.name = "fit",
      .type = ZONAL__OPTION_WORD,
      AT(fit),
      .words = fittings,
      .initial = "as-is",
-     .help = "as-is: each in its own size; centre: the largest square; stretch: all of it"},
+     .help = "as-is: original sizes; centre: the largest centred square; stretch: the whole image"},
     {.name = "side",
      .type = ZONAL__OPTION_INT,
      AT(side),
      .least = 1,
      .most = 16384,
      .metavar = "PIXELS",
-     .help = "centre, stretch: width and height of what is stored, or less where an image is "
-             "smaller; 256 unless given"},
+     .help = "centre, stretch: stored width and height, or less if an image is smaller; 256 unless "
+             "given"},
     {.name = "enlarge",
      .type = ZONAL__OPTION_FLAG,
      AT(enlarge),
-     .help = "centre, stretch: make smaller images larger, so that all have --side"},
+     .help = "centre, stretch: enlarge smaller images to --side"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal data pack SOURCE --out FILE.zpk [options]",
-    .description = "Writes images, labels, class names and which part of the set each image\n"
-                   "belongs to into one checksummed file. Corrupt images are left out, and\n"
-                   "named. The file appears whole or not at all.\n\n"
-                   "examples:\n"
-                   "  zonal data pack imagenette --fit centre --side 160 --out imagenette.zpk\n"
-                   "  zonal data pack textures:disk --split train --out disks.zpk\n",
+    .description =
+        "Writes images, labels, class names and splits into one file with checksums.\nCorrupt "
+        "images are left out and named. The file appears whole or not at all.\n\n"
+        "examples:\n"
+        "  zonal data pack imagenette --fit centre --side 160 --out imagenette.zpk\n"
+        "  zonal data pack textures:disk --split train --out disks.zpk\n",
     .argument = "SOURCE",
     .least = 1,
     .most = 1};

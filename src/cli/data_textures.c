@@ -45,7 +45,7 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(out),
      .metavar = "DIR",
-     .help = "write each as DIR/FAMILY-SPLIT-NUMBER.png; DIR is made where it is missing"},
+     .help = "write each as DIR/FAMILY-SPLIT-NUMBER.png; DIR is made if it is missing"},
     {.name = "sheet",
      .type = ZONAL__OPTION_STRING,
      AT(sheet),
@@ -57,7 +57,7 @@ static const zonal__option table[] = {
      .initial = "0",
      .least = 0,
      .most = MOST_ON_SHEET,
-     .help = "of the sheet; 0: about as many as rows"},
+     .help = "columns of the sheet; 0: about as many as rows"},
     {.name = "size",
      .type = ZONAL__OPTION_INT,
      AT(size),
@@ -70,9 +70,9 @@ static const zonal__option table[] = {
      AT(split),
      .words = splits,
      .initial = "train",
-     .help = "no texture is in two of them"},
-    ZONAL__SEED_OPTION(settings, "another seed, other textures"),
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+     .help = "the split; no texture is in two of them"},
+    ZONAL__SEED_OPTION(settings, "a different seed gives different textures"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
@@ -80,7 +80,7 @@ static const zonal__cli_usage usage = {
     .synopsis = "zonal data textures --family NAME [--out DIR] [--sheet FILE.png]",
     .description = "Makes procedural textures: black and white dots (disk), stars (flake), soft\n"
                    "clouds, wavy lines (wood). Each is a function of family, seed, split and\n"
-                   "number alone, so the same command always writes the same pictures.\n\n"
+                   "number alone, so the same command always writes the same images.\n\n"
                    "settings (lengths in pixels), with their defaults:\n"
                    "  cloud        exponent=1.5 of the spectrum (1.5: Brownian), blur=2\n"
                    "  disk, flake  alpha=1, the index of the stable noise (1: Cauchy's, 2:\n"

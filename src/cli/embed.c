@@ -42,24 +42,26 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(index),
      .metavar = "I.csv|none",
-     .help = "write here what each row is of: index, name, label, class; E.csv unless given"},
+     .help = "write index, name, label and class of each row here; E.csv unless given"},
     {.name = "split",
      .type = ZONAL__OPTION_WORD,
      AT(split),
      .words = zonal__split_words,
      .initial = "all",
-     .help = "which part of the pictures"},
+     .help = "the split of the images"},
     ZONAL__SUBJECT_OPTIONS(settings, subject),
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar and no hints"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal embed RUN|WEIGHTS --out E.npy [--data PATH] [options]",
     .description =
-        "Writes the features that a trained network gives to pictures: a row of float32\n"
-        "for each, in the order of the data set, from one view of its centre (textures\n"
-        "and small pictures: the whole). The files are written as the features come and\n"
-        "appear when they are complete. WEIGHTS is a safetensors file with the names of\n"
+        "Writes the features of images: a row of float32 for each, in the order of the\ndata set, "
+        "computed from its centre (textures and small images: the whole). Files\nappear when they "
+        "are complete. WEIGHTS is a safetensors file with the names of\n"
         "torchvision's ResNets.\n\n"
         "Beside E.npy lies E.csv, with a line for each row: its number, the image's name\n"
         "(its path in the folder, or its number in a file), the number and the name of\n"
@@ -160,7 +162,7 @@ static zonal_status check_index(const settings *s) {
     ZONAL_TRY(index_path(s, path));
     if (lstat(path, &there) != 0 || is_index(path)) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
-                      "%s is there already and is no index of zonal embed; move it, or give "
+                      "%s already exists and is not an index of zonal embed; move it, or give "
                       "--index another name or none",
                       path);
 }
@@ -289,7 +291,8 @@ int zonal__cli_embed(int argc, char **argv) {
         return zonal__cli_misused("nothing to write: give --out, --projections or both");
     if (s.index && ((s.out && strcmp(s.index, s.out) == 0) ||
                     (s.projections && strcmp(s.index, s.projections) == 0)))
-        return zonal__cli_misused("--index %s is where the rows go; give it another name", s.index);
+        return zonal__cli_misused("--index %s is the file of the rows; choose another name",
+                                  s.index);
     zonal__cli_show_log(s.quiet);
     if (zonal__subject_open(options.arguments[0], &s.subject, &subject) != ZONAL_OK)
         return zonal__cli_failed();

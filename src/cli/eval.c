@@ -34,30 +34,30 @@ static const zonal__option table[] = {
      AT(protocol),
      .words = protocols,
      .initial = "all",
-     .help = "what to measure; all: what the pictures allow"},
+     .help = "what to measure; all: whatever the images allow"},
     {.name = "features",
      .type = ZONAL__OPTION_WORD,
      AT(features),
      .words = features,
      .initial = "both",
-     .help = "of the backbone, or the projector's output"},
+     .help = "features of the backbone, or the projector's output"},
     {.name = "weights",
      .type = ZONAL__OPTION_STRING,
      AT(weights),
      .metavar = "FILE",
-     .help = "evaluate a safetensors file instead of a run; its names must be torchvision's"},
+     .help = "evaluate a safetensors file with torchvision's names instead of a run"},
     {.name = "test",
      .type = ZONAL__OPTION_WORD,
      AT(test),
      .words = parts,
      .initial = "test",
-     .help = "the part to evaluate on"},
+     .help = "the split to evaluate on"},
     {.name = "k",
      .type = ZONAL__OPTION_STRING,
      AT(k),
      .initial = "20",
      .metavar = "K,...",
-     .help = "knn: how many neighbours vote; several: a row each"},
+     .help = "knn: how many neighbours vote; a row for each number"},
     {.name = "temperature",
      .type = ZONAL__OPTION_STRING,
      AT(temperature),
@@ -68,13 +68,13 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(l2),
      .metavar = "L,...",
-     .help = "linear: weights of the penalty, of which a held-out tenth chooses; 1e-6, 1e-5 ... "
-             "0.1 unless given"},
+     .help =
+         "linear: penalties to choose from, on a held-out tenth; 1e-6, 1e-5 ... 0.1 unless given"},
     {.name = "standardise",
      .type = ZONAL__OPTION_FLAG,
      AT(standardise),
      .initial = "yes",
-     .help = "linear: bring every feature to mean 0 and variance 1 first, or --no-standardise"},
+     .help = "linear: scale every feature to mean 0 and variance 1 first"},
     {.name = "sgd",
      .type = ZONAL__OPTION_INT,
      AT(sgd),
@@ -82,7 +82,7 @@ static const zonal__option table[] = {
      .least = 0,
      .most = 10000,
      .metavar = "EPOCHS",
-     .help = "linear: learn by SGD from augmented pictures instead, for so many epochs"},
+     .help = "linear: train by SGD on augmented images instead, for this many epochs"},
     {.name = "rate",
      .type = ZONAL__OPTION_DOUBLE,
      AT(rate),
@@ -104,37 +104,40 @@ static const zonal__option table[] = {
      .initial = "100",
      .least = 2,
      .most = 1e9,
-     .help = "retrieval: pictures among which a view looks for its likes; all, if they are fewer"},
+     .help = "retrieval: images in a batch, within which a view searches; at most all of them"},
     {.name = "global",
      .type = ZONAL__OPTION_FLAG,
      AT(all_candidates),
-     .help = "retrieval: it looks among all pictures"},
+     .help = "retrieval: search among all images"},
     {.name = "seed",
      .type = ZONAL__OPTION_INT,
      AT(seed),
      .initial = "0",
      .least = 0,
      .most = INFINITY,
-     .help = "of views and of what is held out"},
+     .help = "seed of views and of the held-out tenth"},
     {.name = "seeds",
      .type = ZONAL__OPTION_INT,
      AT(seeds),
      .initial = "1",
      .least = 1,
      .most = 1000,
-     .help = "repeat with so many seeds, from --seed on"},
+     .help = "repeat with this many seeds, from --seed on"},
     {.name = "detail",
      .type = ZONAL__OPTION_FLAG,
      AT(detail),
-     .help = "accuracy by class and the confusion matrix too"},
+     .help = "also print accuracy by class and the confusion matrix"},
     ZONAL__SUBJECT_OPTIONS(settings, subject),
     {.name = "out",
      .type = ZONAL__OPTION_STRING,
      AT(out),
      .metavar = "FILE",
-     .help = "write the results here too, as JSON with all details"},
+     .help = "also write the results here, as JSON with all details"},
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar, no remarks"},
+    {.name = "quiet",
+     .type = ZONAL__OPTION_FLAG,
+     AT(quiet),
+     .help = "no progress bar and no hints"},
     {0}};
 
 static const zonal__cli_usage usage = {
@@ -142,15 +145,14 @@ static const zonal__cli_usage usage = {
         "zonal eval RUN... [options]\n       zonal eval --weights FILE --data PATH [options]",
     .description =
         "Measures how good the features of a network are:\n\n"
-        "  knn        weighted votes of the nearest pictures of the training part\n"
-        "  linear     logistic regression on frozen features, to its optimum\n"
-        "  retrieval  does a view find the other views of its picture? R@1, 3, 5 and mAP\n"
+        "  knn        weighted votes of the nearest training images\n"
+        "  linear     logistic regression on frozen features, to convergence\n"
+        "  retrieval  does a view find the other views of its image? R@1, 3, 5 and mAP\n"
         "  meters     alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
         "             p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
-        "knn and linear need labels. Several runs, or --seeds, give a row each. Runs that\n"
-        "differ in nothing but the seed they were trained with also have a mean and a\n"
-        "sample standard deviation. What is found is kept in RUN/eval, with --limit in\n"
-        "RUN/eval/partial; where it cannot be, that is a warning.\n",
+        "knn and linear need labels. Each run, and each of --seeds, gives a row. Runs\nthat differ "
+        "only in their training seed also get a mean and a sample standard\ndeviation. Results are "
+        "stored in RUN/eval, those of --limit in RUN/eval/partial.\n",
     .argument = "RUN",
     .least = 0,
     .most = ZONAL__EVAL_RUNS - 1}; /* and --weights */

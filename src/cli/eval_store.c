@@ -225,8 +225,8 @@ static zonal_status make_own_folder(const char *path) {
     struct stat there;
     ZONAL_TRY(zonal__cli_make_folder(path));
     if (lstat(path, &there) == 0 && S_ISDIR(there.st_mode)) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_IO, "%s is a link, and a run's own folders are none; remove the link",
-                      path);
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s is a link, which a run's own folders must not be; remove the link", path);
 }
 
 /* A file of its own for each protocol, among those of whole or of partial results. */

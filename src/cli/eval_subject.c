@@ -37,10 +37,11 @@ static zonal_status check_is_run(const char *folder) {
     struct stat state;
     ZONAL_TRY(join(folder, "config.toml", path));
     if (stat(path, &state) == 0) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_IO,
-                      "%s is no run folder: it has no config.toml (%s); give a folder that zonal "
-                      "train made",
-                      folder, strerror(errno));
+    return ZONAL_FAIL(
+        ZONAL_IO,
+        "%s is not a run folder: it has no config.toml (%s); give a folder that zonal "
+        "train made",
+        folder, strerror(errno));
 }
 
 static zonal_status find_latest(const char *run, char out[ZONAL__TRAINING_PATH]) {
@@ -63,7 +64,7 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
     *is_run = stat(name, &state) == 0 && S_ISDIR(state.st_mode);
     if (!*is_run) {
         if (strcmp(checkpoint, "last") != 0)
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "--checkpoint is for run folders, and %s is none",
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "--checkpoint is for run folders, and %s is not one",
                               name);
         return copy(name, out);
     }

@@ -40,26 +40,27 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
 
 #define ZONAL__SUBJECT_OPTIONS(settings_type, member)                                              \
     ZONAL__CHECKPOINT_OPTION(settings_type, member.checkpoint),                                    \
-        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 0, "data", "PATH",                          \
-                                "pictures: a folder, a file or textures:FAMILY; the run's own "    \
-                                "unless given"),                                                   \
-        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 1, "side", "PIXELS",                        \
-                                "of what the network sees; the run's unless given"),               \
+        ZONAL__SUBJECT_OVERRIDE(                                                                   \
+            settings_type, member, 0, "data", "PATH",                                              \
+            "the images: a folder, a file or textures:FAMILY; the run's own unless given"),        \
+        ZONAL__SUBJECT_OVERRIDE(                                                                   \
+            settings_type, member, 1, "side", "PIXELS",                                            \
+            "width and height of the network's input; the run's unless given"),                    \
         ZONAL__SUBJECT_OVERRIDE(                                                                   \
             settings_type, member, 2, "mean", "X[,Y,Z]",                                           \
-            "taken off the views, of [0, 1]; the run's, or as in zonal train"),                    \
+            "subtracted from pixels in [0, 1]; the run's, or as in zonal train"),                  \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 3, "deviation", "X[,Y,Z]",                  \
-                                "what they are then divided by; likewise"),                        \
+                                "divides them afterwards; the run's, or as in zonal train"),       \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 4, "law", "WORD",                           \
-                                "of random views: byol or texture; likewise"),                     \
+                                "of random views: byol or texture; the run's unless given"),       \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 5, "class-list", "FILE",                    \
                                 "folders: only these classes, one name per line"),                 \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 6, "val-share", "SHARE",                    \
-                                "for validation, where the pictures are not divided"),             \
+                                "share for validation, if the data set has no splits"),            \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 7, "test-share", "SHARE",                   \
-                                "the same for the test"),                                          \
+                                "the same for testing"),                                           \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 8, "data-seed", "N",                        \
-                                "of that division, and of textures"),                              \
+                                "seed of that split, and of textures"),                            \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 9, "texture-count", "N",                    \
                                 "textures: how many"),                                             \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 10, "texture-size", "PIXELS",               \
@@ -69,25 +70,27 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
          .target = offsetof(settings_type, member.changed_data),                                   \
          .words = zonal__changed_data_words,                                                       \
          .initial = "refuse",                                                                      \
-         .help = "of a run: when its images were added to, removed or replaced since it began"},   \
-        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 11, "crop", "WORD",                         \
-                                "centre (7/8 of the shorter side) or whole; likewise"),            \
+         .help =                                                                                   \
+             "what to do if the run's images were added to, removed or replaced since it began"},  \
+        ZONAL__SUBJECT_OVERRIDE(                                                                   \
+            settings_type, member, 11, "crop", "WORD",                                             \
+            "centre (7/8 of the shorter side) or whole; the run's unless given"),                  \
         {.name = "limit",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.limit),                                          \
          .initial = "0",                                                                           \
          .least = 0,                                                                               \
          .most = 1e12,                                                                             \
-         .help = "take this many pictures of each part, evenly spread; 0: all"},                   \
+         .help = "use this many images of each split, evenly spread; 0: all"},                     \
         {.name = "chunk",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.batch),                                          \
          .initial = "0",                                                                           \
          .least = 0,                                                                               \
          .most = 1e6,                                                                              \
-         .help = "pictures that go through the network at once; 0: 128"},                          \
+         .help = "images that go through the network at once; 0: 128"},                            \
         ZONAL__DEVICE_OPTION(settings_type, member.device, "auto",                                 \
-                             "cpu, cuda, cuda:1 ...; auto: CUDA where there is a device"),         \
+                             "cpu, cuda, cuda:1 ...; auto: CUDA if there is a device"),            \
         {.name = "precision",                                                                      \
          .type = ZONAL__OPTION_WORD,                                                               \
          .target = offsetof(settings_type, member.precision),                                      \
@@ -97,14 +100,14 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
     {                                                                                              \
         .name = "threads", .type = ZONAL__OPTION_INT,                                              \
         .target = offsetof(settings_type, member.threads), .initial = "0", .least = 0,             \
-        .most = 4096, .help = "threads to use; 0: all there are"                                   \
+        .most = 4096, .help = "threads to use; 0: one for each processor"                          \
     }
 
 #define ZONAL__CHECKPOINT_OPTION(settings_type, member)                                            \
     {                                                                                              \
         .name = "checkpoint", .type = ZONAL__OPTION_STRING,                                        \
         .target = offsetof(settings_type, member), .initial = "last", .metavar = "last|best|FILE", \
-        .help = "of a run: which of its weights"                                                   \
+        .help = "which checkpoint of a run"                                                        \
     }
 
 typedef struct zonal__subject {

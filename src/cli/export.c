@@ -29,7 +29,7 @@ static const zonal__option table[] = {
      AT(card),
      .help = "write a model card, README.md, beside the file"},
     ZONAL__CHECKPOINT_OPTION(settings, checkpoint),
-    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print errors alone"},
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print only errors"},
     {0}};
 
 static const zonal__cli_usage usage = {
@@ -40,12 +40,12 @@ static const zonal__cli_usage usage = {
         "    model = torchvision.models.resnet18()\n"
         "    model.fc = torch.nn.Identity()\n"
         "    model.load_state_dict(safetensors.torch.load_file(FILE), strict=True)\n\n"
-        "There is no fc in the file: put a classifier of your own in its place after\n"
-        "loading. Other networks differ from torchvision's in what is said on export:\n"
-        "replace model.conv1 (and, for the small stem, model.maxpool) first.\n\n"
-        "How an image must be prepared (side, crop, mean, deviation) goes into the file's\n"
-        "metadata; zonal eval --weights and zonal embed take it from there. A model card\n"
-        "says it in words and in Python, with what zonal eval has found.\n",
+        "The file has no fc: put your own classifier in its place after loading. For\nother "
+        "networks the export says how they differ from torchvision's: replace\nmodel.conv1 (and, "
+        "for the small stem, model.maxpool) first.\n\n"
+        "The file's metadata say how to prepare an image (side, crop, mean, deviation);\nzonal "
+        "eval --weights and zonal embed read them. A model card says it in words\nand in Python, "
+        "with the results of zonal eval.\n",
     .argument = "RUN|WEIGHTS",
     .least = 1,
     .most = 1};

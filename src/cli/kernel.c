@@ -48,7 +48,7 @@ static const zonal__option table[] = {
      .target = offsetof(settings, points),
      .least = 2,
      .most = 1000001,
-     .help = "cosines from -1 to 1; 201 unless given, in the table for people 21"},
+     .help = "number of cosines from -1 to 1; 201 unless given, 21 in the printed table"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, json),
@@ -375,7 +375,7 @@ static void hint_at_unused(const settings *s, const zonal__options *options) {
     char unused[200];
     zonal__loss_unused(&loss, options, unused, sizeof unused);
     if (unused[0])
-        zonal__cli_say("hint: the %s kernel makes no use of %s",
+        zonal__cli_say("hint: the %s kernel does not use %s",
                        zonal_family_name((zonal_family)s->family), unused);
 }
 
@@ -384,9 +384,9 @@ int zonal__cli_kernel(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     if (s.figure && (s.json || s.csv || s.plot))
-        return zonal__cli_misused("--figure draws one picture; leave out --json, --csv and --plot");
+        return zonal__cli_misused("--figure draws one figure; leave out --json, --csv and --plot");
     status = zonal__cli_check_ending("--plot", s.plot, ".svg");
     if (status == ZONAL__EXIT_CONTINUE)
         status = zonal__cli_check_ending("--figure", s.figure, ".svg");

@@ -29,13 +29,13 @@ static const zonal__option table[] = {
      .target = offsetof(settings, method),
      .rules = ZONAL__OPTION_REQUIRED,
      .metavar = "NAME",
-     .help = "the loss, such as mmd-heat (the list is in zonal loss --help)"},
+     .help = "the loss, such as mmd-heat; zonal loss --help lists them"},
     {.name = "grad",
      .type = ZONAL__OPTION_STRING,
      .target = offsetof(settings, grad),
      .metavar = "FILE",
-     .help = "write the gradient of the value with respect to the rows as given: float64, of the "
-             "shape of X.npy"},
+     .help =
+         "write the gradient with respect to the rows of X.npy here: float64, the shape of X.npy"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, json),
@@ -68,8 +68,8 @@ static const zonal__cli_usage usage = {
     .synopsis = "zonal loss X.npy --method NAME [options]",
     .description =
         "Computes how far the rows of a matrix are from uniform on the unit sphere: 1 at\n"
-        "total collapse, 1/n in the mean for n uniform rows (mmd, ksd, susreg). Rows are\n"
-        "scaled to unit length first. X.npy holds float16, float32 or float64.\n"
+        "total collapse, 1/n on average for n uniform rows (mmd, ksd, susreg). Rows are\nscaled to "
+        "unit length first. X.npy is float16, float32 or float64.\n"
         "\n"
         "methods:\n"
         "  mmd-heat  mmd-band  mmd-induced  mmd-poisson  mmd-spectrum  mmd-chordal\n"
@@ -292,7 +292,7 @@ static void hint_at_unused(const settings *s, const zonal__options *options, con
     if (!is_sliced(r) && zonal__options_source(options, "step") == ZONAL__SOURCE_FLAG)
         snprintf(unused + strlen(unused), sizeof unused - strlen(unused), "%s--step",
                  unused[0] ? ", " : "");
-    if (unused[0]) zonal__cli_say("hint: %s makes no use of %s", s->method, unused);
+    if (unused[0]) zonal__cli_say("hint: %s does not use %s", s->method, unused);
 }
 
 /* Remarks of the library are kept until all has gone well: a failure is one line. */

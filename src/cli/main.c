@@ -24,24 +24,22 @@
 
 static const zonal__cli_part commands[] = {
     {"loss", "a uniformity loss of an embedding file, and its gradient", zonal__cli_loss, NULL},
-    {"test", "is an embedding file uniform, or has it collapsed? With p-values", zonal__cli_test,
-     NULL},
+    {"test", "is an embedding file uniform or collapsed? With p-values", zonal__cli_test, NULL},
     {"kernel", "profile, constants and spectrum of a kernel", zonal__cli_kernel, NULL},
-    {"variance", "the sliced loss's noise against its exact limit", zonal__cli_variance, NULL},
+    {"variance", "the noise of the sliced loss against its exact limit", zonal__cli_variance, NULL},
     {"sample", "write embeddings of a known distribution, to try things on", zonal__cli_sample,
      NULL},
-    {"data", "make textures, describe a set of pictures, pack it into one file", zonal__cli_data,
+    {"data", "make textures, describe a data set, pack it into one file", zonal__cli_data,
      zonal__data_parts},
-    {"train", "pretrain a network on pictures, in a run that can be resumed", zonal__cli_train,
-     NULL},
+    {"train", "pretrain a network on images, in a run that can be resumed", zonal__cli_train, NULL},
     {"eval", "how good the features of a trained network are", zonal__cli_eval, NULL},
-    {"embed", "the features of pictures, as .npy files", zonal__cli_embed, NULL},
+    {"embed", "the features of images, as .npy files", zonal__cli_embed, NULL},
     {"export", "the backbone of a run, for torchvision", zonal__cli_export, NULL},
-    {"metrics", "what a run has measured: a summary, CSV or JSON", zonal__cli_metrics, NULL},
-    {"report", "runs side by side on one page: tables, curves, pictures", zonal__cli_report, NULL},
+    {"metrics", "the metrics of a run: a summary, CSV or JSON", zonal__cli_metrics, NULL},
+    {"report", "runs side by side on one page: tables, curves, images", zonal__cli_report, NULL},
     {"reproduce", "the paper's figures", zonal__cli_reproduce, NULL},
     {"devices", "what can compute here: the processor and its GPUs", zonal__cli_devices, NULL},
-    {"bench", "how long the losses take, also beside PyTorch", zonal__cli_bench,
+    {"bench", "how long losses and training take, also in PyTorch", zonal__cli_bench,
      zonal__bench_parts},
     {0}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] - 1 };
@@ -49,12 +47,12 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] - 1 };
 static void print_overview(FILE *stream) {
     fputs("usage: zonal COMMAND [arguments] [options]\n\n"
           "Keeps embeddings uniform on the unit sphere: exact losses with gradients, tests\n"
-          "of uniformity, pictures and their views, and what is needed to try them.\n\ncommands:\n",
+          "of uniformity, training on images and evaluation.\n\ncommands:\n",
           stream);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n\"zonal COMMAND --help\" explains one command; \"zonal --version\" tells which\n"
-          "version this is.\n",
+    fputs("\n\"zonal COMMAND --help\" explains one command; \"zonal --version\" prints "
+          "the\nversion.\n",
           stream);
 }
 
@@ -63,8 +61,7 @@ static int fail_unknown(const char *name) {
     for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
     near = zonal__text_nearest(name, names);
     if (near) return zonal__cli_misused("there is no command %s; did you mean %s?", name, near);
-    return zonal__cli_misused("there is no command %s; \"zonal --help\" lists those there are",
-                              name);
+    return zonal__cli_misused("there is no command %s; \"zonal --help\" lists the commands", name);
 }
 
 static int run_command(int argc, char **argv) {

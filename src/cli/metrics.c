@@ -35,7 +35,7 @@ static const zonal__option table[] = {
      AT(kind),
      .words = kinds,
      .initial = "all",
-     .help = "which lines: of the steps, of the monitor of collapse, of the evaluations"},
+     .help = "which lines: steps, the monitor of collapse, evaluations"},
     {.name = "csv", .type = ZONAL__OPTION_FLAG, AT(csv), .help = "print CSV, a row for each step"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
@@ -46,10 +46,9 @@ static const zonal__option table[] = {
 static const zonal__cli_usage usage = {
     .synopsis = "zonal metrics RUN [--csv|--json] [--kind WORD]",
     .description =
-        "Prints what a run has measured: the last value of each number, and for\n"
-        "evaluations the best; or all of them as a table with a row for each step, where\n"
-        "what was not measured at a step is left empty. RUN is the folder of a run, which\n"
-        "may still be going on.\n\n"
+        "Prints the metrics of a run: the last value of each and the best evaluation; or\na table "
+        "with a row for each step and empty cells for what was not measured\nthere. The run may "
+        "still be training.\n\n"
         "examples:\n"
         "  zonal metrics runs/photos-1\n"
         "  zonal metrics runs/photos-1 --csv > photos-1.csv    # pandas.read_csv reads it\n"
@@ -177,10 +176,11 @@ static zonal_status read_metrics(const settings *s, const char *run, metrics *m)
     if (snprintf(path, sizeof path, "%s/metrics.jsonl", run) >= (int)sizeof path)
         return ZONAL_FAIL(ZONAL_IO, "the path of the run %.60s... is too long", run);
     if (stat(path, &there) != 0)
-        return ZONAL_FAIL(ZONAL_IO,
-                          "%s is no run: it has no metrics.jsonl; give a folder that zonal train "
-                          "has made",
-                          run);
+        return ZONAL_FAIL(
+            ZONAL_IO,
+            "%s is not a run: it has no metrics.jsonl; give a folder that zonal train "
+            "has made",
+            run);
     ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
     status = read_lines(s, path, text, m);
     zonal__free(text);
@@ -284,7 +284,7 @@ int zonal__cli_metrics(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     if (run(&s, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;
 }

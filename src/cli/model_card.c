@@ -40,7 +40,7 @@ zonal_status zonal__card_check(const char *weights) {
     zonal__free(text);
     if (ours) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
-                      "%s is there already and zonal export did not write it; move it, or export "
+                      "%s already exists and was not written by zonal export; move it, or export "
                       "into a folder of its own",
                       path);
 }

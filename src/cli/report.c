@@ -26,23 +26,20 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_FLAG,
      AT(pictures),
      .initial = "yes",
-     .help = "show sample views, and what the trained networks make of test images"},
+     .help = "show sample views and the embeddings of test images"},
     {.name = "images",
      .type = ZONAL__OPTION_INT,
      AT(images),
      .initial = "500",
      .least = 20,
      .most = 1000,
-     .help = "test images that are embedded, for maps, spectra and classes"},
-    {.name = "quiet",
-     .type = ZONAL__OPTION_FLAG,
-     AT(quiet),
-     .help = "no progress bar, and no word about the page"},
+     .help = "test images to embed, for maps, spectra and classes"},
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal report RUN... [--out FILE]",
-    .description = "Compares the runs of zonal train, given by their folders, on one HTML page:\n"
+    .description = "Compares runs of zonal train on one HTML page:\n"
                    "tables with the best in bold, the curves of the training, maps and singular\n"
                    "values of the embeddings of test images, a confusion matrix of their nearest\n"
                    "neighbours, retrieval examples, sample views, the energy by degree, the\n"

@@ -25,17 +25,14 @@ static const zonal__option table[] = {
      AT(out),
      .initial = ".",
      .metavar = "DIR",
-     .help = "the folder to write to; it is made where it is missing"},
-    ZONAL__SEED_OPTION(settings, "of textures, views, batches and directions"),
-    {.name = "quiet",
-     .type = ZONAL__OPTION_FLAG,
-     AT(quiet),
-     .help = "no progress bar, and no word about the files written"},
+     .help = "the folder to write to; it is made if it is missing"},
+    ZONAL__SEED_OPTION(settings, "seed of textures, views, batches and directions"),
+    {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
     {0}};
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal reproduce FIGURE [--out DIR]",
-    .description = "Makes a figure of the paper anew.\n\n"
+    .description = "Reproduces a figure of the paper.\n\n"
                    "  figure-kernels    kernels.svg: the profiles of five kernels (Figure 3)\n"
                    "  figure-textures   textures.png: three samples of each of the four families;\n"
                    "                    views.png: source regions of random views, and the views\n"

@@ -27,7 +27,7 @@ static const zonal__option table[] = {
      .least = 0,
      .most = 100000000,
      .metavar = "N",
-     .help = "Monte Carlo p-values too, from N simulated uniform batches"},
+     .help = "also compute Monte Carlo p-values, from N simulated uniform batches"},
     {.name = "seed",
      .type = ZONAL__OPTION_INT,
      .target = offsetof(settings, seed),
@@ -49,8 +49,8 @@ static const zonal__option table[] = {
      .least = 2,
      .most = INFINITY,
      .metavar = "ROWS",
-     .help = "look at pairs of rows up to this many rows; beyond, only the tests that are linear "
-             "in the number of rows are made"},
+     .help = "use tests of all pairs up to this many rows; beyond, only tests that are linear in "
+             "the number of rows"},
     {.name = "level",
      .type = ZONAL__OPTION_DOUBLE,
      .target = offsetof(settings, level),
@@ -65,7 +65,7 @@ static const zonal__option table[] = {
      .initial = "0",
      .least = 0,
      .most = 4096,
-     .help = "threads to use; 0: all there are"},
+     .help = "threads to use; 0: one for each processor"},
     {.name = "unit",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, unit),
@@ -85,8 +85,8 @@ static const zonal__cli_usage usage = {
     .description =
         "Tests whether the rows of X.npy are uniform on the unit sphere. Each statistic\n"
         "is the off-diagonal sum T = n D - 1: 0 on average for uniform points, larger\n"
-        "when points gather, smaller when they repel each other. p is the chance of a T\n"
-        "at least as large from uniform points.\n",
+        "if points cluster, smaller if they repel each other. p is the probability of a T\nat "
+        "least as large for uniform points.\n",
     .argument = "X.npy",
     .least = 1,
     .most = 1};

@@ -17,12 +17,11 @@
 static const zonal__cli_usage usage = {
     .synopsis = "zonal train [DIR] [--config RECIPE] [--resume RUN] [options]",
     .description =
-        "Pretrains a ResNet on pictures without labels: views of one picture are pulled\n"
-        "together, and the embeddings are kept uniform on the sphere by the loss of your\n"
-        "choice. Everything goes into a run folder: configuration, metrics, log and\n"
-        "checkpoints. Ctrl-C ends a run after the step it is at, with a checkpoint;\n"
-        "--resume goes on from there, or from wherever a run was killed, to the same\n"
-        "weights.\n\n"
+        "Pretrains a ResNet on images without labels: the views of an image are pulled\ntogether, "
+        "and the loss of your choice keeps the embeddings uniform on the\nsphere. The run folder "
+        "has everything: configuration, metrics, log and\ncheckpoints. Ctrl-C ends a run after the "
+        "current step, with a checkpoint.\n--resume continues it, also after a kill, and ends with "
+        "the same weights.\n\n"
         "examples:\n"
         "  zonal train photos\n"
         "  zonal train --config recipes/textures.toml --set lr=5e-4\n"
@@ -40,7 +39,7 @@ static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere 
 
 /* A step may take a while, so whoever presses Ctrl-C is told that it was seen. */
 static void acknowledge(void) {
-    static const char words[] = "ending after this step; Ctrl-C once more ends at once\n";
+    static const char words[] = "ending after this step; press Ctrl-C again to end at once\n";
     int error = errno;
     zonal__progress_interrupted();
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0) someone_watches = 0;

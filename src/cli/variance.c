@@ -80,8 +80,8 @@ static const zonal__option table[] = {
      .least = 2,
      .most = 4096,
      .help = "points of SUSReg's quadrature"},
-    ZONAL__SEED_OPTION(settings, "of batches and directions"),
-    ZONAL__THREADS_OPTION(settings, "threads to use; 0: all there are"),
+    ZONAL__SEED_OPTION(settings, "seed of batches and directions"),
+    ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "plot",
      .type = ZONAL__OPTION_STRING,
      AT(plot),
@@ -419,7 +419,7 @@ int zonal__cli_variance(int argc, char **argv) {
     zonal__options options;
     int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (s.json && s.csv) return zonal__cli_misused("--json and --csv exclude each other");
+    if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     status = zonal__cli_check_ending("--plot", s.plot, ".svg");
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();

@@ -303,8 +303,7 @@ static zonal_status fail_unknown(const parser *p, int line, const char *key, con
     if (near)
         return fail_at(p, line, ZONAL_ARGUMENT, "there is no option %s; did you mean %s?", key,
                        near);
-    return fail_at(p, line, ZONAL_ARGUMENT, "there is no option %s; --help lists those there are",
-                   key);
+    return fail_at(p, line, ZONAL_ARGUMENT, "there is no option %s; --help lists the options", key);
 }
 
 static zonal_status fail_unknown_section(const parser *p, const char *section) {

@@ -25,8 +25,7 @@ static zonal_status read_bytes(int descriptor, const char *path, char *out, size
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cannot_read(path, errno);
         if (n == 0)
-            return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it became shorter while it was read",
-                              path);
+            return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it was truncated while it was read", path);
         done += (size_t)n;
     }
     return ZONAL_OK;

@@ -147,7 +147,7 @@ static zonal_status find_cut(const char *path, char *text, size_t length, const 
         if (good && found && number <= value && cut_before)
             return ZONAL_FAIL(ZONAL_FORMAT,
                               "%s: line %lld, with %s %lld, comes after a line that is damaged or "
-                              "belongs to a later %s; put the file right or move it away",
+                              "belongs to a later %s; fix the file or move it away",
                               path, (long long)line, key, (long long)number, key);
         if (!good && found_cut->bad_line == 0) found_cut->bad_line = line;
         if ((!good || (found && number > value)) && !cut_before) found_cut->at = at;
@@ -170,7 +170,7 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s: line %lld is no JSON object, and no line before it has %s %lld, so "
                           "more than an unfinished end is damaged, or it is another file; it is "
-                          "left alone: put it right or move it away",
+                          "left alone: fix it or move it away",
                           path, (long long)found.bad_line, key, (long long)value);
     if (found.at < length && ftruncate(descriptor, (off_t)found.at) != 0)
         return cannot_write(path, errno);

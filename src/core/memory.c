@@ -59,9 +59,8 @@ zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **o
     *out = NULL;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
         bytes > PTRDIFF_MAX - 64)
-        return ZONAL_FAIL(ZONAL_MEMORY,
-                          "%s would need %lld x %zu bytes: more than can be addressed", what,
-                          (long long)count, size);
+        return ZONAL_FAIL(ZONAL_MEMORY, "%s needs %lld x %zu bytes, more than can be addressed",
+                          what, (long long)count, size);
     bytes = (bytes + 63) / 64 * 64; /* aligned_alloc wants a multiple of the alignment */
     if (bytes == 0) bytes = 64;
     ZONAL_TRY(check_left(bytes, what));

@@ -184,7 +184,7 @@ static zonal_status parse_item(parser *p, found_keys *found, zonal__npy_header *
         repeated = found->shape++;
         if (!repeated) return parse_shape(p, out);
     } else {
-        return damaged(p, "a key is none of descr, fortran_order, shape");
+        return damaged(p, "a key is not descr, fortran_order or shape");
     }
     return damaged(p, "a key is there twice");
 }
@@ -300,7 +300,7 @@ static zonal_status read_all(const zonal__npy *npy, int64_t at, void *out, size_
     size_t got;
     ZONAL_TRY(read_upto(npy, at, out, bytes, &got));
     if (got < bytes)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it became shorter while it was read",
+        return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it was truncated while it was read",
                           npy->path);
     return ZONAL_OK;
 }

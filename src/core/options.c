@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,19 +110,9 @@ static zonal_status check_bounds(const zonal__option *option, const char *shown,
 
 /* ---- setting one value ----------------------------------------------------------------------- */
 
-/* Appends to a text of limited size; what does not fit is dropped. */
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t size, const char *format,
-                                                         ...) {
-    size_t used = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(out + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
 static void list_words(const char *const *words, char *out, size_t size) {
     out[0] = '\0';
-    for (int i = 0; words[i]; i++) append(out, size, i ? " %s" : "%s", words[i]);
+    for (int i = 0; words[i]; i++) zonal__text_append(out, size, i ? " %s" : "%s", words[i]);
 }
 
 static zonal_status set_word(const zonal__option *option, const char *shown, const char *text,
@@ -172,7 +161,7 @@ static zonal_status store(void *values, const zonal__option *option, const char 
         *(double *)target = number;
         return ZONAL_OK;
     case ZONAL__OPTION_STRING:
-        if (!text[0]) return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is given an empty text", shown);
+        if (!text[0]) return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is empty", shown);
         *(const char **)target = text;
         return ZONAL_OK;
     case ZONAL__OPTION_WORD:
@@ -252,7 +241,7 @@ static zonal_status fail_unknown(const zonal__option *table, const char *name, c
     near = zonal__text_nearest(name, names);
     if (near)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; did you mean --%s?", shown, near);
-    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists those there are", shown);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no option %s; --help lists the options", shown);
 }
 
 static zonal_status fail_unset(const zonal__option *table, const char *name) {
@@ -260,7 +249,7 @@ static zonal_status fail_unset(const zonal__option *table, const char *name) {
     char list[600] = "";
     int count = 0;
     for (; table->name; table++) {
-        append(list, sizeof list, count ? ", %s" : "%s", table->name);
+        zonal__text_append(list, sizeof list, count ? ", %s" : "%s", table->name);
         names[count++] = table->name;
     }
     names[count] = NULL;
@@ -514,22 +503,22 @@ static void describe_limits(const zonal__option *option, char *out, size_t size)
     const char *separator = "";
     char bounds[96];
     out[0] = '\0';
-    append(out, size, "(");
+    zonal__text_append(out, size, "(");
     if (option->rules & ZONAL__OPTION_REQUIRED) {
-        append(out, size, "required");
+        zonal__text_append(out, size, "required");
         separator = "; ";
     } else if (option->initial && option->type != ZONAL__OPTION_FLAG) {
-        append(out, size, "default %s", option->initial);
+        zonal__text_append(out, size, "default %s", option->initial);
         separator = "; ";
     } else if (option->initial && strcmp(option->initial, "yes") == 0) {
-        append(out, size, "on by default: --no-%s", option->name);
+        zonal__text_append(out, size, "on by default: --no-%s", option->name);
         separator = "; ";
     }
     if (has_bounds(option)) {
         describe_bounds(option, bounds, sizeof bounds);
-        append(out, size, "%s%s", separator, bounds);
+        zonal__text_append(out, size, "%s%s", separator, bounds);
     }
-    append(out, size, ")");
+    zonal__text_append(out, size, ")");
     if (strcmp(out, "()") == 0) out[0] = '\0';
 }
 

@@ -81,7 +81,7 @@ static zonal_status check_tensors(const writer *w, const char **words) {
         if (tensor->rank < 0 || tensor->rank > ZONAL__SAFETENSORS_RANK ||
             !zonal__safetensors_count(tensor, &count, &bytes))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "cannot write %s: the shape of the tensor \"%.100s\" is none",
+                              "cannot write %s: the shape of the tensor \"%.100s\" is invalid",
                               w->path, tensor->name);
         if (__builtin_add_overflow(total, bytes, &total))
             return ZONAL_FAIL(ZONAL_ARGUMENT, "cannot write %s: it is too large for any file",

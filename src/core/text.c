@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,4 +283,12 @@ int zonal__text_put_utf8(uint32_t code, char out[4]) {
     }
     out[0] = (char)(leads[bytes - 1] | code);
     return bytes;
+}
+
+void zonal__text_append(char *out, size_t size, const char *format, ...) {
+    size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out + used, size - used, format, arguments);
+    va_end(arguments);
 }

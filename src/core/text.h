@@ -63,6 +63,10 @@ char *zonal__text_plain(const char *text, char *out, size_t size);
  * thing and ends with the remedy, and what is long is a name in between. */
 void zonal__text_shorten(const char *sentence, char *out, size_t size);
 
+/* Appends to the text in "out", of "size" bytes in all; what does not fit is left out. */
+__attribute__((format(printf, 3, 4))) void zonal__text_append(char *out, size_t size,
+                                                              const char *format, ...);
+
 /* A p-value for people, from its decimal logarithm: "0.0342", "1.2e-07", "1e-5120" (the nearest
  * whole exponent), "<1e-99999" beyond, "<1e-300" for -INFINITY, which is a p that has underflowed,
  * and "-" for NaN. */

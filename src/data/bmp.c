@@ -102,7 +102,7 @@ static zonal_status parse(const zonal__encoded *in, head *h) {
     }
     if (packing != PLAIN && !(packing == BY_MASKS && (h->bits == 16 || h->bits == 32)))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a compressed BMP, which is not read here; save it as PNG",
+                          "%s is a compressed BMP, which is not supported; save it as PNG",
                           in->name);
     if (h->bits == 16 || h->bits == 32)
         ZONAL_TRY(find_masks(in, packing, h));
@@ -178,7 +178,7 @@ zonal_status zonal__bmp_decode(const zonal__encoded *in, zonal__image *image) {
         else if (h.bits > 8)
             read_masked_row(&h, row, out);
         else if (!read_palette_row(&h, row, image->channels, out))
-            return damaged(in->name, "a pixel has a colour that is not there");
+            return damaged(in->name, "a pixel has a colour outside the palette");
     }
     return ZONAL_OK;
 }

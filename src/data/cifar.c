@@ -62,8 +62,8 @@ static zonal_status read_at(const cifar *c, int file, off_t offset, uint8_t *out
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return cannot_read(c, c->file[file].name, errno);
         if (got == 0)
-            return ZONAL_FAIL(ZONAL_IO, "%s/%s has become shorter while it was read",
-                              c->source.path, c->file[file].name);
+            return ZONAL_FAIL(ZONAL_IO, "%s/%s was truncated while it was read", c->source.path,
+                              c->file[file].name);
         done += (size_t)got;
     }
     return ZONAL_OK;
@@ -146,10 +146,11 @@ static zonal_status open_file(cifar *c, int folder, const char *name) {
     c->files++;
     if (fstat(descriptor, &state) != 0) return cannot_read(c, name, errno);
     if (state.st_size < 1 || (uint64_t)state.st_size % record != 0)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s/%s has %lld bytes, which is no whole number of records of %zu bytes; "
-                          "get the file again",
-                          c->source.path, name, (long long)state.st_size, record);
+        return ZONAL_FAIL(
+            ZONAL_FORMAT,
+            "%s/%s has %lld bytes, which is not a whole number of records of %zu bytes; "
+            "get the file again",
+            c->source.path, name, (long long)state.st_size, record);
     c->source.count += state.st_size / (off_t)record;
     return ZONAL_OK;
 }

@@ -152,8 +152,8 @@ static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int de
     if (!S_ISREG(about.st_mode))
         return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is not a file; give the name of one", path);
     if (about.st_size > LARGEST_FILE)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any picture: %lld bytes; remove it",
-                          path, (long long)about.st_size);
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any image: %lld bytes; remove it", path,
+                          (long long)about.st_size);
     *size = (size_t)about.st_size;
     ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, *size, &decoder->room, "a picture file"));
     while (done < *size) {

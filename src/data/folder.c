@@ -365,7 +365,7 @@ static zonal_status judge_problems(folder_source *f) {
     if (problems->count <= 1 || (double)problems->count <= most) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_FORMAT,
                       "%s has too many broken links, loops of links and empty classes: %lld beside "
-                      "%lld images, where %g are put up with; mend them or allow more; the first: "
+                      "%lld images, where %g are accepted; fix them or allow more; the first: "
                       "%.400s",
                       f->source.path, (long long)problems->count, (long long)f->tree.count,
                       most < 1 ? 1 : (double)(int64_t)most, problems->at[0]);
@@ -374,15 +374,15 @@ static zonal_status judge_problems(folder_source *f) {
 static zonal_status holds_none(const folder_source *f, const layout *where) {
     for (int k = 0; k < ZONAL__PICTURE_KINDS; k++)
         if (f->tree.unread[k] > 0)
-            return ZONAL_FAIL(ZONAL_FORMAT,
-                              "%s holds no image that can be read, but %lld %s files: %s",
+            return ZONAL_FAIL(ZONAL_FORMAT, "%s contains no readable image, but %lld %s files: %s",
                               where->root[0], (long long)f->tree.unread[k],
                               zonal__picture_format((zonal__picture_kind)k),
                               zonal__picture_unread((zonal__picture_kind)k));
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s holds no picture: put .jpg, .png, .webp, .bmp, .gif or .tif files there, "
-                      "or a folder of them for each class",
-                      where->root[0]);
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%s contains no image: put .jpg, .png, .webp, .bmp, .gif or .tif files there, "
+        "or a folder of them for each class",
+        where->root[0]);
 }
 
 static zonal_status scan_pictures(folder_source *f, const layout *where) {

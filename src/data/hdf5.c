@@ -17,7 +17,7 @@ zonal_status zonal__hdf5_damaged(const zonal__hdf5 *file, const char *what) {
 
 zonal_status zonal__hdf5_refused(const zonal__hdf5 *file, const char *name, const char *what) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "\"%s\" in %s has %s, which is not read here; write the file again with "
+                      "\"%s\" in %s has %s, which is not supported; write the file again with "
                       "h5py's default settings",
                       name, file->path, what);
 }
@@ -54,7 +54,7 @@ zonal_status zonal__hdf5_bytes(const zonal__hdf5 *file, uint64_t address, uint64
         if (got < 0) return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s", file->path, strerror(errno));
         if (got == 0)
             return ZONAL_FAIL(ZONAL_IO,
-                              "%s has become shorter while it was read; wait until it is written, "
+                              "%s was truncated while it was read; wait until it is written, "
                               "or get the file again",
                               file->path);
         done += (uint64_t)got;
@@ -147,7 +147,7 @@ static zonal_status read_superblock(zonal__hdf5 *file) {
     ZONAL_TRY(zonal__hdf5_bytes(file, 0, bytes, block));
     if (bytes < SIGNATURE || memcmp(block, "\x89HDF\r\n\x1a\n", SIGNATURE) != 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s cannot be opened as an HDF5 file: it does not begin as one; get it "
+                          "%s cannot be opened as an HDF5 file: it does not begin like one; get it "
                           "again",
                           file->path);
     zonal__hdf5_skip(&in, SIGNATURE);
@@ -155,7 +155,7 @@ static zonal_status read_superblock(zonal__hdf5 *file) {
     if (version > 3)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s cannot be opened as an HDF5 file: its superblock has version %d, and "
-                          "0 to 3 are known; get it again",
+                          "0 to 3 are supported; get it again",
                           file->path, version);
     s = version < 2 ? parse_old(&in, version) : parse_new(&in, version);
     if (in.ended) return zonal__hdf5_damaged(file, "it is cut short");

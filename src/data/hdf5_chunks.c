@@ -65,7 +65,7 @@ static zonal_status read_node(walk *w, uint64_t address, int level) {
     zonal_status status;
     ZONAL_TRY(zonal__hdf5_bytes(set->file, address, sizeof head, head));
     if (memcmp(head, "TREE\1", 5) != 0 || (level >= 0 && head[5] != level))
-        return damaged(set, "a node of its index is none");
+        return damaged(set, "a node of its index is invalid");
     count = head[6] | head[7] << 8;
     if (count == 0) return damaged(set, "a node of its index is empty");
     /* All nodes of a path are in memory at once: what each claims is taken off before it is read.

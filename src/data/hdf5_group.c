@@ -68,7 +68,7 @@ static zonal_status read_symbols(search *s, uint64_t address) {
     int count;
     ZONAL_TRY(zonal__hdf5_bytes(s->file, address, sizeof head, head));
     if (memcmp(head, "SNOD\1", 5) != 0)
-        return zonal__hdf5_damaged(s->file, "a node of symbols is none");
+        return zonal__hdf5_damaged(s->file, "a node of symbols is invalid");
     count = head[6] | head[7] << 8;
     for (int i = 0; i < count; i++) {
         zonal__hdf5_cursor in = {symbol, sizeof symbol, 0};
@@ -91,7 +91,7 @@ static zonal_status read_node(search *s, uint64_t address, int level) {
     ZONAL_TRY(count_visit(s));
     ZONAL_TRY(zonal__hdf5_bytes(s->file, address, sizeof head, head));
     if (memcmp(head, "TREE\0", 5) != 0 || (level >= 0 && head[5] != level))
-        return zonal__hdf5_damaged(s->file, "a node of the tree of objects is none");
+        return zonal__hdf5_damaged(s->file, "a node of the tree of objects is invalid");
     count = head[6] | head[7] << 8;
     for (int i = 0; i < count; i++) {
         uint8_t pair[16]; /* a key and a child */
@@ -115,7 +115,7 @@ static zonal_status read_heap(search *s, uint64_t address) {
     zonal__hdf5_cursor in = {head, sizeof head, 0};
     ZONAL_TRY(zonal__hdf5_bytes(s->file, address, sizeof head, head));
     if (memcmp(head, "HEAP\0", 5) != 0)
-        return zonal__hdf5_damaged(s->file, "the heap of names is none");
+        return zonal__hdf5_damaged(s->file, "the heap of names is invalid");
     zonal__hdf5_skip(&in, 8);
     s->heap_bytes = zonal__hdf5_number(&in, 8);
     zonal__hdf5_skip(&in, 8); /* the free list */

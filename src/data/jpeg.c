@@ -161,7 +161,7 @@ static zonal_status decode(zonal__jpeg *jpeg, const zonal__encoded *in,
     if ((int)codec->image_width != (turned ? in->info.height : in->info.width) ||
         (int)codec->image_height != (turned ? in->info.width : in->info.height))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a damaged JPEG: it tells two sizes; remove it or save it again",
+                          "%s is a damaged JPEG: it states two sizes; remove it or save it again",
                           in->name);
     codec->scale_num = 1;
     codec->scale_denom =

@@ -294,7 +294,7 @@ zonal_status zonal__pack_copy(const zonal__source *source, size_t offset, size_t
         if (got < 0) return cannot_read(source->path, errno);
         if (got == 0)
             return ZONAL_FAIL(ZONAL_IO,
-                              "%s has become shorter while it was read; make the pack again with "
+                              "%s was truncated while it was read; make the pack again with "
                               "zonal data pack",
                               source->path);
         done += (size_t)got;
@@ -328,7 +328,7 @@ static zonal_status check_foot(pack *p, foot *last) {
                           p->source.path);
     if (memcmp(first.magic, HEAD_MAGIC, sizeof first.magic) != 0)
         return first.magic[MAGIC_NAME] == '1' ? other_version(p, 1)
-                                              : damaged(p, "its beginning is none");
+                                              : damaged(p, "its beginning is invalid");
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
         return damaged(p, "its end is missing");
     if (last->checksum != zonal__pack_checksum(last, offsetof(foot, checksum)))
@@ -365,9 +365,9 @@ static zonal_status check_entries(const pack *p, const foot *last) {
             pixel_bytes(e) > last->table - e->offset)
             return damaged(p, "a picture lies outside the file");
         if (labelled ? e->label >= last->classes : e->label != NO_LABEL)
-            return damaged(p, "a label is none of its classes");
+            return damaged(p, "a label is not one of its classes");
         if (e->split > ZONAL__SPLIT_TEST || (e->split == 0) != (p->table[0].split == 0))
-            return damaged(p, "a picture belongs to no split that there is");
+            return damaged(p, "an image has an unknown split");
     }
     return ZONAL_OK;
 }

@@ -42,7 +42,7 @@ static uint32_t big32(const uint8_t *p) {
 zonal_status zonal__check_size(const char *name, int64_t width, int64_t height) {
     if (width < 1 || height < 1)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a damaged picture: it claims %lld x %lld pixels; save it again",
+                          "%s is a damaged image: it claims %lld x %lld pixels; save it again",
                           name, (long long)width, (long long)height);
     if (width > ZONAL__IMAGE_SIDE || height > ZONAL__IMAGE_SIDE ||
         width * height > ZONAL__IMAGE_AREA)
@@ -159,7 +159,7 @@ static zonal_status probe_jpeg(span file, const char *name, zonal__picture_info 
     walk_jpeg(file, info);
     if (info->channels == 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a damaged JPEG: its head does not tell a size; save it again",
+                          "%s is a damaged JPEG: its header does not state a size; save it again",
                           name);
     ZONAL_TRY(zonal__check_size(name, info->width, info->height));
     stand_upright(info);
@@ -172,7 +172,7 @@ static zonal_status probe_png(span file, const char *name, zonal__picture_info *
     uint32_t width, height;
     if (file.size < 33 || memcmp(file.at + 8, "\0\0\0\15IHDR", 8) != 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a damaged PNG: its head does not tell a size; save it again",
+                          "%s is a damaged PNG: its header does not state a size; save it again",
                           name);
     width = big32(file.at + 16);
     height = big32(file.at + 20);
@@ -189,7 +189,7 @@ static zonal_status probe_png(span file, const char *name, zonal__picture_info *
 
 static zonal_status no_size(const char *name, const char *format) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s is a damaged %s: its head does not tell a size; save it again", name,
+                      "%s is a damaged %s: its header does not state a size; save it again", name,
                       format);
 }
 
@@ -249,7 +249,7 @@ zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name
     span file = {bytes, size};
     *info = (zonal__picture_info){0};
     if (size == 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty: not a picture; remove it or copy it again",
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty: not an image; remove it or copy it again",
                           name);
     if (size >= 3 && memcmp(file.at, "\xff\xd8\xff", 3) == 0) return probe_jpeg(file, name, info);
     if (size >= 8 && memcmp(file.at, "\x89PNG\r\n\x1a\n", 8) == 0)

@@ -27,7 +27,7 @@ zonal_status zonal__source_init(zonal__source *source, const zonal__source_table
                           options->channels);
     if (!(source->bad_limit >= 0 && source->bad_limit <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the share of corrupt pictures to put up with is from 0 to 1, not %g",
+                          "the share of corrupt images to accept must be from 0 to 1, got %g",
                           source->bad_limit);
     ZONAL_TRY(ZONAL_NEW(&source->path, length, "the name of a source"));
     memcpy(source->path, options->path, length);
@@ -83,7 +83,7 @@ static zonal_status put_up_with(zonal__source *source, int64_t index) {
     if (bad <= 1 || (double)bad <= most)
         return zonal__fail(ZONAL_FORMAT, found.file, found.line, "%s", found.message);
     return ZONAL_FAIL(ZONAL_IO,
-                      "%s has too many corrupt pictures: %lld of %lld, where %g are put up with; "
+                      "%s has too many corrupt images: %lld of %lld, where %g are accepted; "
                       "remove them or allow more; the latest: %.400s",
                       source->path, (long long)bad, (long long)source->count,
                       most < 1 ? 1 : (double)(int64_t)most, found.message);
@@ -209,19 +209,20 @@ static zonal_status open_file(const zonal__source_options *options, zonal__sourc
     fclose(stream);
     open_it = kind_of_file(options->path, head, bytes);
     if (open_it) return open_it(options, source);
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s is no source of pictures: give a folder of .jpg and .png files, a folder "
-                      "with CIFAR's .bin files, an MNIST ...-idx3-ubyte[.gz] file or the folder "
-                      "with it, a Galaxy10 .h5 file, a pack made by \"zonal data pack\", or "
-                      "textures:FAMILY",
-                      options->path);
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%s is not a source of images: give a folder of .jpg and .png files, a folder "
+        "with CIFAR's .bin files, an MNIST ...-idx3-ubyte[.gz] file or the folder "
+        "with it, a Galaxy10 .h5 file, a pack made by \"zonal data pack\", or "
+        "textures:FAMILY",
+        options->path);
 }
 
 zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source) {
     struct stat about;
     *source = NULL;
     if (!options->path || !options->path[0])
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "a source of pictures needs a name, got an empty one");
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a source of images needs a name, got an empty one");
     if (strncmp(options->path, "textures:", 9) == 0) return zonal__source_textures(options, source);
     if (stat(options->path, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO,

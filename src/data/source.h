@@ -54,7 +54,7 @@ struct zonal__source {
     int channels;        /* of what read gives: 1 or 3; 0: they differ */
     int64_t *order;      /* [count]: the reader's own number of each picture; NULL: the same */
     char *path;          /* as given, for sentences */
-    double bad_limit;    /* share of corrupt pictures that is put up with */
+    double bad_limit;    /* largest share of corrupt pictures that is accepted */
     _Atomic int64_t bad; /* pictures found corrupt so far, each counted once */
     _Atomic(_Atomic(uint8_t) *) known_bad; /* [count]: which; NULL: none yet */
 };

@@ -34,7 +34,7 @@ typedef struct zonal__source_settings {
          .initial = "0",                                                                           \
          .least = 0,                                                                               \
          .most = 3,                                                                                \
-         .help = "1: grey, 3: RGB, 0: as the files have it"},                                      \
+         .help = "1: grey, 3: RGB, 0: as in the files"},                                           \
         {.name = "least-side",                                                                     \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.least_side),                                     \
@@ -42,8 +42,8 @@ typedef struct zonal__source_settings {
          .least = 0,                                                                               \
          .most = 32768,                                                                            \
          .metavar = "PIXELS",                                                                      \
-         .help = "JPEG: decode at a half, a quarter or an eighth while both sides stay at least "  \
-                 "this long; 0: at full size"},                                                    \
+         .help = "JPEG: decode at a half, a quarter or an eighth as long as both sides are at "    \
+                 "least this long; 0: full size"},                                                 \
         {.name = "bad-limit",                                                                      \
          .type = ZONAL__OPTION_DOUBLE,                                                             \
          .target = offsetof(settings_type, member.bad_limit),                                      \
@@ -52,7 +52,7 @@ typedef struct zonal__source_settings {
          .most = 1,                                                                                \
          .rules = ZONAL__OPTION_OVER,                                                              \
          .metavar = "SHARE",                                                                       \
-         .help = "the share of corrupt pictures that is put up with"},                             \
+         .help = "the largest share of corrupt images that is accepted"},                          \
         {.name = "val-share",                                                                      \
          .type = ZONAL__OPTION_DOUBLE,                                                             \
          .target = offsetof(settings_type, member.val_share),                                      \
@@ -60,7 +60,7 @@ typedef struct zonal__source_settings {
          .least = 0,                                                                               \
          .most = 1,                                                                                \
          .metavar = "SHARE",                                                                       \
-         .help = "of each class, for validation, where the source is not divided"},                \
+         .help = "share of each class for validation, if the data set has no splits"},             \
         {.name = "test-share",                                                                     \
          .type = ZONAL__OPTION_DOUBLE,                                                             \
          .target = offsetof(settings_type, member.test_share),                                     \
@@ -68,7 +68,7 @@ typedef struct zonal__source_settings {
          .least = 0,                                                                               \
          .most = 1,                                                                                \
          .metavar = "SHARE",                                                                       \
-         .help = "the same for the test"},                                                         \
+         .help = "the same for testing"},                                                          \
         {.name = "count",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.count),                                          \
@@ -84,7 +84,7 @@ typedef struct zonal__source_settings {
          .help = "textures: their width and height; 256 unless given"},                            \
     {                                                                                              \
         .name = "seed", .type = ZONAL__OPTION_INT, .target = offsetof(settings_type, member.seed), \
-        .initial = "0", .least = 0, .most = INFINITY, .help = "of the division, and of textures"   \
+        .initial = "0", .least = 0, .most = INFINITY, .help = "seed of the split, and of textures" \
     }
 
 /* The words of --split, in the order of zonal__split. */

@@ -37,9 +37,10 @@ static zonal_status grouping_init(int64_t n, const int32_t *labels, int classes,
     for (int64_t i = 0; i < n; i++) {
         int32_t label = labels ? labels[i] : 0;
         if (label < 0 || label >= classes)
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "picture %lld has label %d, which is none of the %d classes to split",
-                              (long long)i, (int)label, classes);
+            return ZONAL_FAIL(
+                ZONAL_ARGUMENT,
+                "picture %lld has label %d, which is not one of the %d classes to split",
+                (long long)i, (int)label, classes);
         group->begin[label + 2]++;
     }
     for (int c = 0; c < classes; c++) group->begin[c + 2] += group->begin[c + 1];

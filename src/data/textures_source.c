@@ -124,7 +124,7 @@ static int64_t usual_count(zonal__split split) {
 
 static zonal_status read_options(const zonal__source_options *options, zonal__texture_spec *spec) {
     if (strncmp(options->path, PREFIX, sizeof PREFIX - 1) != 0)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "\"%s\" is no texture: write %sFAMILY", options->path,
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "\"%s\" is not a texture: write %sFAMILY", options->path,
                           PREFIX);
     ZONAL_TRY(zonal__texture_parse(options->path + sizeof PREFIX - 1, spec));
     spec->seed = options->seed;

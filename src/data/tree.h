@@ -4,7 +4,7 @@
  *
  * Names that begin with a dot are passed over. Links are followed. One that leads back to a folder
  * on the way to itself, or nowhere, is passed over and becomes a problem, of which the tree keeps a
- * list: what to make of them is the caller's to say. No more than MOST_LINKED folders are visited
+ * list: the caller decides what to do with them. No more than MOST_LINKED folders are visited
  * by way of links: a few links can make more paths than anybody waits for.
  */
 #ifndef ZONAL_DATA_TREE_H

@@ -93,11 +93,11 @@ static zonal_status check_rows(const extraction *e, const int64_t *samples, int6
                                int64_t dim, const float *rows, const char *what) {
     for (int64_t i = 0; i < e->options.views * count * dim; i++)
         if (!isfinite(rows[i]))
-            return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "the network makes %g of picture %" PRId64 " of %s, among its %s; "
-                              "has its training gone wrong?",
-                              (double)rows[i], samples[i / dim % count], e->options.source->path,
-                              what);
+            return ZONAL_FAIL(
+                ZONAL_NUMERIC,
+                "the network's output is %g for picture %" PRId64 " of %s, among its %s; "
+                "has its training gone wrong?",
+                (double)rows[i], samples[i / dim % count], e->options.source->path, what);
     return ZONAL_OK;
 }
 

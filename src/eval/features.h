@@ -1,5 +1,5 @@
 /*
- * Features: what a model makes of the pictures of a source, as rows of floats in the source's
+ * Features: a model's output for the pictures of a source, as rows of floats in the source's
  * order. Norms use their running statistics, so a picture's row does not depend on the others.
  *
  *     zonal__features_options options = {.source = source, .views = 1, .laws = &law,
@@ -43,7 +43,7 @@ typedef struct zonal__features_batch {
     const int64_t *samples;   /* [count]: which images of the source they are, replacements too */
     const int32_t *labels;    /* [count]; NULL: unlabelled */
     const float *features;    /* [views][count][feature_dim] */
-    const float *projections; /* [views][count][projection_dim]: what the projector makes of them,
+    const float *projections; /* [views][count][projection_dim]: the projector's output,
                                  not normalised; without a projector the features */
 } zonal__features_batch;
 

@@ -29,12 +29,12 @@ zonal_status zonal__labelled_check(const zonal__labelled *set, int64_t dim, int 
     for (int64_t i = 0; i < set->count; i++) {
         if (set->labels[i] < 0 || set->labels[i] >= classes)
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "row %lld of %s has label %d, which is none of the "
+                              "row %lld of %s has label %d, which is not one of the "
                               "%d classes",
                               (long long)i, name, (int)set->labels[i], classes);
         if (!is_finite_row(dim, set->x + i * dim))
             return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "row %lld of %s is not finite; mend its source or "
+                              "row %lld of %s is not finite; fix its source or "
                               "remove it",
                               (long long)i, name);
     }

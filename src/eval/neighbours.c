@@ -40,7 +40,7 @@ static zonal_status check_set(const zonal__labelled *set, const zonal__knn_optio
         if (j == options->dim)
             return ZONAL_FAIL(ZONAL_NUMERIC,
                               "row %lld of %s is zero and has no direction; remove "
-                              "it or mend its source",
+                              "it or fix its source",
                               (long long)i, name);
     }
     return ZONAL_OK;

@@ -51,7 +51,7 @@ static zonal_status check_rows(const session *s, const float *x) {
         if (i % samples < s->groups * s->batch && !(sum > 0 && sum < INFINITY))
             return ZONAL_FAIL(ZONAL_NUMERIC,
                               "view %lld of sample %lld is %s and has no direction; "
-                              "mend its source",
+                              "fix its source",
                               (long long)(i / samples), (long long)(i % samples),
                               sum == 0 ? "zero" : "not finite");
     }
@@ -78,7 +78,7 @@ static zonal_status init(const zonal__retrieval_options *options, const float *x
     s->queries = PANEL / s->rows < 1 ? 1 : PANEL / s->rows < s->rows ? PANEL / s->rows : s->rows;
     ZONAL_TRY(check_rows(s, x));
     if (k > s->rows - 1)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%d hits cannot be had of %lld candidates", k,
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%d hits cannot be found among %lld candidates", k,
                           (long long)(s->rows - 1));
     zonal__neighbours_spec spec = {.dim = options->dim,
                                    .rows = s->rows,

@@ -11,9 +11,9 @@ struct zonal_objective {
     zonal_objective_options options;
     int64_t views, global_views, batch, dim;
     zonal_plan *plan;                    /* one view's discrepancy, run view by view */
-    const zonal__operation_table *table; /* the alignment's; on a device, the whole objective's */
+    const zonal__operation_table *table; /* the alignment's; fused, the whole objective's */
     zonal__work *work;
-    int device; /* 1: one operation computes everything */
+    int fused; /* 1: one operation computes everything */
     uint32_t step;
     zonal_objective_info info;
 };
@@ -163,8 +163,9 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     const zonal_loss_options *loss = &objective->options.loss;
     ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
     const zonal__device *device = zonal__plan_device(objective->plan);
-    objective->device = device->backend->operations[ZONAL__OBJECTIVE] != NULL;
-    if (!objective->device) ZONAL_TRY(zonal__plan_finish(objective->plan));
+    /* Composed of its parts where the processor can reach them. */
+    objective->fused = !device->backend->is_host || device->backend->operations[ZONAL__OBJECTIVE];
+    if (!objective->fused) ZONAL_TRY(zonal__plan_finish(objective->plan));
     ZONAL_TRY(weigh(&objective->options, objective->plan, objective->views, objective->global_views,
                     objective->batch, objective->dim, &objective->info));
     zonal__problem problem = *zonal__plan_problem(objective->plan);
@@ -175,9 +176,9 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     problem.gain = objective->info.gain;
     problem.threshold = objective->info.threshold;
     problem.device_step = device_step;
-    if (!objective->device) problem.offset = 0, problem.factor = 1; /* the alignment has none */
+    if (!objective->fused) problem.offset = 0, problem.factor = 1; /* the alignment has none */
     ZONAL_TRY(zonal__device_operation(
-        device, objective->device ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE, &objective->table));
+        device, objective->fused ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE, &objective->table));
     return objective->table->create(&problem, &objective->work);
 }
 
@@ -264,7 +265,7 @@ zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
     ZONAL_NEED(objective, "objective");
     ZONAL_NEED(z, "z");
     ZONAL_NEED(parts, "parts");
-    if (objective->device)
+    if (objective->fused)
         return objective->table->run(objective->work, z, objective->step, (double *)parts, gradient,
                                      1);
     return execute_views(objective, z, parts, gradient);

@@ -264,14 +264,16 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .most = INFINITY,
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
          .set = mark_gain,
-         .help = "the gain as a multiple of the collapse threshold"},
+         .help = "set the gain to this multiple of the collapse threshold"},
         {.name = "selectivity",
          .type = ZONAL__OPTION_DOUBLE,
          IN_OBJECTIVE(gain_value),
          .most = INFINITY,
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
          .set = mark_gain,
-         .help = "the gain by its selectivity S: how strongly directions follow what views share"}};
+         .help = "set the gain so that the selectivity S has this value: how strongly directions "
+                 "follow "
+                 "what views share"}};
     return ENTRY_OF(list, i, entry);
 }
 

@@ -221,3 +221,13 @@ double zonal__fit_slope(const zonal__fit *fit, double c) {
     if (c < fit->low) return fit->low_slope;
     return clenshaw_double(fit->n_slope, fit->slope, (c - fit->middle) / fit->half);
 }
+
+void zonal__fit_range(const zonal__fit *fit, double *least, double *most) {
+    enum { PLACES = 512 };
+    *least = *most = 0;
+    for (int i = 0; i <= PLACES; i++) {
+        double value = zonal__fit_value(fit, 2.0 * i / PLACES - 1);
+        *least = value < *least ? value : *least;
+        *most = value > *most ? value : *most;
+    }
+}

@@ -42,6 +42,9 @@ void zonal__fit_destroy(zonal__fit *fit);
 
 /* One point, by Clenshaw's recurrence, with the tangent below low. */
 double zonal__fit_value(const zonal__fit *fit, double c);
+/* The least and the largest of 0 and the fit's values at 513 places from -1 to 1: what it comes to,
+ * near enough to choose how to compute with it. */
+void zonal__fit_range(const zonal__fit *fit, double *least, double *most);
 double zonal__fit_slope(const zonal__fit *fit, double c);
 
 #endif

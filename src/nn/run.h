@@ -29,8 +29,8 @@ typedef struct zonal__run_outputs {
 } zonal__run_outputs;
 
 /* ZONAL_SHAPE for sizes that cannot be, among them a run for training in which a norm would see one
- * value per channel; ZONAL_UNSUPPORTED for a dtype that the device has not. *run is NULL on
- * failure.
+ * value per channel; ZONAL_UNSUPPORTED for a dtype that the device does not support. *run is NULL
+ * on failure.
  */
 zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec, zonal__run **run);
 void zonal__run_destroy(zonal__run *run); /* accepts NULL */

@@ -31,12 +31,12 @@ static zonal_status need_rank_4(const zonal__safetensors *file, const char *name
     *tensor = zonal__safetensors_find(file, name);
     if (!*tensor)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s holds no ResNet: it has no tensor \"%s\"; the names must be "
+                          "%s contains no ResNet: it has no tensor \"%s\"; the names must be "
                           "torchvision's",
                           file->path, name);
     if ((*tensor)->rank != 4)
-        return ZONAL_FAIL(ZONAL_SHAPE, "%s holds no ResNet: \"%s\" has rank %d, not 4", file->path,
-                          name, (*tensor)->rank);
+        return ZONAL_FAIL(ZONAL_SHAPE, "%s contains no ResNet: \"%s\" has rank %d, not 4",
+                          file->path, name, (*tensor)->rank);
     return ZONAL_OK;
 }
 
@@ -56,7 +56,7 @@ static zonal_status infer_width(const zonal__safetensors *file, double *width) {
     }
     if (!(low < high))
         return ZONAL_FAIL(ZONAL_SHAPE,
-                          "%s holds no ResNet that is known here: the channels of its four groups "
+                          "%s contains no supported ResNet: the channels of its four groups "
                           "do not double from one to the next",
                           file->path);
     *width = (low + high) / 2;
@@ -69,13 +69,13 @@ static zonal_status infer_encoder(const zonal__safetensors *file, zonal__network
     if (stem->shape[2] != 7 && stem->shape[2] != 3)
         return ZONAL_FAIL(ZONAL_SHAPE,
                           "the tensor \"conv1.weight\" of %s is %" PRId64 " pixels wide; stems of "
-                          "7 and of 3 are known here",
+                          "7 and of 3 are supported",
                           file->path, stem->shape[2]);
     network->stem = stem->shape[2] == 7 ? ZONAL__STEM_IMAGENET : ZONAL__STEM_SMALL;
     if (stem->shape[1] != 1 && stem->shape[1] != 3)
         return ZONAL_FAIL(ZONAL_SHAPE,
                           "the tensor \"conv1.weight\" of %s is for pictures of %" PRId64
-                          " channels; 1 and 3 are known here",
+                          " channels; 1 and 3 are supported",
                           file->path, stem->shape[1]);
     network->channels = (int)stem->shape[1];
     network->depth = find(file, "layer1.0.conv3.weight")   ? 50
@@ -150,7 +150,7 @@ static zonal_status check_values(const zonal__safetensors *file, const zonal__sa
         if (!isfinite(values[i]))
             return ZONAL_FAIL(ZONAL_NUMERIC,
                               "the tensor \"%s\" of %s holds the value %g: such weights compute "
-                              "nothing; take an earlier checkpoint",
+                              "nothing; use an earlier checkpoint",
                               tensor->name, file->path, (double)values[i]);
     return ZONAL_OK;
 }
@@ -322,7 +322,7 @@ static zonal_status refuse_backbone(const zonal__safetensors *file, const misfit
             snprintf(list + used, sizeof list - used, "%s%d %s (%s)", used ? ", " : "",
                      found[i].count, found[i].word, found[i].names);
     }
-    return ZONAL_FAIL(ZONAL_SHAPE, "the weights of %.160s are of another network: %.500s",
+    return ZONAL_FAIL(ZONAL_SHAPE, "the weights of %.160s are for another network: %.500s",
                       file->path, list);
 }
 

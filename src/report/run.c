@@ -36,7 +36,7 @@ static zonal_status read_settings(zonal__report_run *run) {
     ZONAL_TRY(zonal__report_path(run, "config.toml", path));
     if (stat(path, &state) != 0)
         return ZONAL_FAIL(ZONAL_IO,
-                          "%s is no run folder: it has no config.toml (%s); give a folder that "
+                          "%s is not a run folder: it has no config.toml (%s); give a folder that "
                           "zonal train wrote",
                           run->folder, strerror(errno));
     run->images = zonal__run_images_read(run->folder);

@@ -177,7 +177,7 @@ zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
 static zonal_status agree(const zonal__safetensors *file, const char *key, const char *ours) {
     const char *theirs = zonal__safetensors_note_text(file, key);
     if (!theirs)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is no checkpoint of a training run: it has no %s",
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s is not a checkpoint of a training run: it has no %s",
                           file->path, key);
     if (strcmp(theirs, ours) != 0)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s was made for another %s: \"%s\" there, \"%s\" here",
@@ -245,7 +245,7 @@ static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file)
     ZONAL_TRY(agree(file, "zonal.network", network));
     ZONAL_TRY(agree(file, "zonal.optimiser", describe_optimiser(t)));
     if (!text || zonal__text_int64(text, "zonal.step", &step) != ZONAL_OK || step < 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s does not say at which step to go on: zonal.step is %s",
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s does not say at which step to resume: zonal.step is %s",
                           file->path, text ? text : "missing");
     ZONAL_TRY(list_parts(t, prefix, parts, &count));
     ZONAL_TRY(take_all(t, file, parts, count));

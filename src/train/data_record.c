@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,18 +157,19 @@ zonal_status zonal__data_record_write(const zonal__data_record *r, const char *p
 
 static zonal_status no_record(const char *path, int64_t line) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s is no record of a run's images: line %" PRId64 " is none of its kinds; "
-                      "put the file back, or remove it to go on without that check",
+                      "%s is not a record of a run's images: line %" PRId64
+                      " is not understood; restore the file, or remove it to skip that check",
                       path, line);
 }
 
 static zonal_status earlier_record(const char *path) {
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s was written by an earlier zonal, with another checksum, by which it also "
-                      "divided images that had no splits of their own: it tells nothing about the "
-                      "images of now; train again, or, if they have splits of their own and are "
-                      "the same, remove it to go on without that check",
-                      path);
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%s was written by an earlier zonal, with another checksum, by which it also "
+        "divided images that had no splits of their own: it cannot be compared with the present "
+        "images; train again, or, if they have splits of their own and are "
+        "the same, remove it to skip that check",
+        path);
 }
 
 /* The next word of a line, ended where it stands; "" after the last. */
@@ -295,24 +295,15 @@ typedef struct kind {
     char names[ZONAL__DATA_SHOWN * (SHOWN_NAME + 4) + 8];
 } kind;
 
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t size, const char *format,
-                                                         ...) {
-    size_t used = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(out + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
 static void count_one(kind *k, const char *name) {
     size_t length = strlen(name);
     /* The end of a long path tells more than its beginning. */
     const char *shown = length > SHOWN_NAME ? name + length - SHOWN_NAME : name;
     if (k->count++ < ZONAL__DATA_SHOWN)
-        append(k->names, sizeof k->names, "%s%s%s", k->count > 1 ? ", " : "",
-               shown > name ? "..." : "", shown);
+        zonal__text_append(k->names, sizeof k->names, "%s%s%s", k->count > 1 ? ", " : "",
+                           shown > name ? "..." : "", shown);
     else if (k->count == ZONAL__DATA_SHOWN + 1)
-        append(k->names, sizeof k->names, ", ...");
+        zonal__text_append(k->names, sizeof k->names, ", ...");
 }
 
 /* Whether the other record has this image's part at all. */
@@ -358,12 +349,12 @@ static void describe_parts(const zonal__data_record *before, const zonal__data_r
             (old->count == new->count && old->names == new->names && old->images == new->images))
             continue;
         if (old->count != new->count)
-            append(changes->text, sizeof changes->text,
-                   "%s%s had %" PRId64 " image%s and has %" PRId64, between, old->name, old->count,
-                   zonal__text_plural(old->count), new->count);
+            zonal__text_append(changes->text, sizeof changes->text,
+                               "%s%s had %" PRId64 " image%s and has %" PRId64, between, old->name,
+                               old->count, zonal__text_plural(old->count), new->count);
         else
-            append(changes->text, sizeof changes->text, "%s%s has other images", between,
-                   old->name);
+            zonal__text_append(changes->text, sizeof changes->text, "%s%s has other images",
+                               between, old->name);
     }
 }
 
@@ -383,9 +374,10 @@ void zonal__data_record_compare(const zonal__data_record *before, const zonal__d
     changes->text[0] = '\0';
     for (int i = 0; i < KINDS; i++)
         if (kinds[i].count > 0)
-            append(changes->text, sizeof changes->text, "%s%" PRId64 " %s (%s)",
-                   changes->text[0] ? ", " : "", kinds[i].count, kinds[i].word, kinds[i].names);
+            zonal__text_append(changes->text, sizeof changes->text, "%s%" PRId64 " %s (%s)",
+                               changes->text[0] ? ", " : "", kinds[i].count, kinds[i].word,
+                               kinds[i].names);
     if (before->one_in > 1)
-        append(changes->text, sizeof changes->text, ", counting one image in %" PRId64,
-               before->one_in);
+        zonal__text_append(changes->text, sizeof changes->text, ", counting one image in %" PRId64,
+                           before->one_in);
 }

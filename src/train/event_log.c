@@ -95,7 +95,7 @@ void zonal__event_log_close(zonal__event_log *log) {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void give_up(zonal__event_log *log) {
-    zonal__log("no more curves for TensorBoard: %s", zonal_last_error()->message);
+    zonal__log("the curves for TensorBoard are no longer written: %s", zonal_last_error()->message);
     zonal__event_file_close(log->file);
     log->file = NULL;
 }

@@ -63,7 +63,7 @@ zonal_status zonal__preprocessing_of_file(const zonal__safetensors *file,
         if (!text) continue;
         if (!is_meant(i, text))
             return ZONAL_FAIL(ZONAL_FORMAT,
-                              "the metadata of %s say \"%.60s\" for %s, which cannot be meant; "
+                              "the metadata of %s say \"%.60s\" for %s, which makes no sense; "
                               "export the weights again",
                               file->path, text, key);
         memcpy(out->text[i], text, strlen(text) + 1);

@@ -38,8 +38,8 @@ zonal_status zonal__resume_check_settings(const zonal__training *t) {
         if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
             !zonal__train_option_may_change(name) && !is_length(name))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "--%s cannot be changed in a run that goes on; leave it out, or "
-                              "begin a new run with --config %s/config.toml",
+                              "--%s cannot be changed when a run is resumed; leave it out, or "
+                              "start a new run with --config %s/config.toml",
                               name, t->settings.resume);
     }
     return ZONAL_OK;
@@ -54,7 +54,7 @@ static zonal_status check_data(zonal__resume *r) {
     if (!r->changes.recorded && is_flag(t, "data") && !allowed)
         return ZONAL_FAIL(ZONAL_IO,
                           "%s was made by a version that kept no record of its images, so they "
-                          "cannot be compared with %s; --changed-data allow takes them as they are",
+                          "cannot be compared with %s; --changed-data allow uses them as they are",
                           r->folder->path, t->settings.data);
     if (!r->changes.changed || allowed) return ZONAL_OK;
     return zonal__training_refuse_changed(r->folder->path, &r->changes);
@@ -210,7 +210,7 @@ static zonal_status keep_data(const zonal__resume *r) {
 static zonal_status offer_older(zonal_status status) {
     zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
     if (status != ZONAL_FORMAT) return status;
-    return ZONAL_FAIL(status, "%.300s; to go on from the checkpoint before it, remove this one",
+    return ZONAL_FAIL(status, "%.300s; to resume from the checkpoint before it, remove this one",
                       inner.message);
 }
 

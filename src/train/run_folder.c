@@ -73,8 +73,8 @@ static zonal_status cannot_make(const char *path, int error) {
     const char *remedy = "";
     if (error == EEXIST)
         return ZONAL_FAIL(ZONAL_IO,
-                          "%s is there already, and a run is never overwritten; choose another "
-                          "--out, or go on with it by --resume %s",
+                          "%s already exists, and a run is never overwritten; choose another "
+                          "--out, or continue it with --resume %s",
                           path, path);
     if (error == ENOENT) remedy = "; make the folder that it lies in first";
     if (error == EACCES || error == EROFS) remedy = "; choose a place that you may write to";
@@ -213,7 +213,7 @@ static zonal_status open_part(const zonal__run_folder *folder, const char *part,
                           "%s is a link, which is not followed in a run; put the folder itself "
                           "there",
                           path);
-    return ZONAL_FAIL(ZONAL_IO, "%s is no run: cannot open %s: %s", folder->path, path,
+    return ZONAL_FAIL(ZONAL_IO, "%s is not a run: cannot open %s: %s", folder->path, path,
                       strerror(error));
 }
 
@@ -242,7 +242,7 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
     ZONAL_TRY(survey(folder, &count, &least, &most));
     if (count == 0)
         return ZONAL_FAIL(ZONAL_IO,
-                          "%s has no checkpoint to go on from; begin anew with --config "
+                          "%s has no checkpoint to resume from; start a new run with --config "
                           "%s/config.toml",
                           folder->path, folder->path);
     return checkpoint_path(folder, most, out);

@@ -61,7 +61,7 @@ typedef struct zonal__run_folder {
     int lock; /* descriptor of the folder, locked: two processes must not train one run */
     int64_t keep;
     zonal__jsonl *metrics;
-    zonal__event_log *events; /* NULL: none; whoever wants curves opens it, close closes it */
+    zonal__event_log *events; /* NULL: none; opened by the caller, closed by close */
     double best;              /* the highest score so far; -INFINITY: none */
     double seconds;           /* of training, up to the step it was rewound to */
 } zonal__run_folder;
@@ -77,7 +77,7 @@ zonal_status zonal__run_folder_create(const char *path, const char *config, int6
 zonal_status zonal__run_folder_create_next(const char *parent, const char *name, const char *config,
                                            int64_t keep, zonal__run_folder *folder);
 
-/* ZONAL_IO, and nothing is changed, where one of its files is none; as for create. */
+/* ZONAL_IO, and nothing is changed, if one of its files is not a plain file; as for create. */
 zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_folder *folder);
 void zonal__run_folder_close(zonal__run_folder *folder);
 

@@ -1,12 +1,12 @@
 #include "train/run_group.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/file_read.h"
 #include "core/memory.h"
+#include "core/text.h"
 
 enum {
     MOST_NAMED = 3, /* differences in a sentence */
@@ -118,34 +118,21 @@ void zonal__run_group(int64_t count, const zonal__run_sample *runs, zonal__run_p
     }
 }
 
-/* What has no room is cut off. */
-__attribute__((format(printf, 4, 5))) static void append(char *out, size_t size, size_t *used,
-                                                         const char *format, ...) {
-    va_list arguments;
-    int length;
-    if (*used >= size) return;
-    va_start(arguments, format);
-    length = vsnprintf(out + *used, size - *used, format, arguments);
-    va_end(arguments);
-    *used += length > 0 ? (size_t)length : 0;
-}
-
 void zonal__run_difference(const zonal__run_sample *a, const zonal__run_sample *b, char *out,
                            size_t size) {
     const char *key;
-    size_t used = 0;
     int64_t count = 0;
     out[0] = '\0';
     for (; (key = difference(a, b, count)); count++) {
         const char *x = zonal__run_settings_of(a->settings, key);
         const char *y = zonal__run_settings_of(b->settings, key);
         if (count >= MOST_NAMED) continue;
-        append(out, size, &used, "%s%s (%s and %s)", count ? ", " : "", key, x ? x : "not given",
-               y ? y : "not given");
+        zonal__text_append(out, size, "%s%s (%s and %s)", count ? ", " : "", key,
+                           x ? x : "not given", y ? y : "not given");
     }
     if (count > MOST_NAMED)
-        append(out, size, &used, " and %" PRId64 " more settings", count - MOST_NAMED);
+        zonal__text_append(out, size, " and %" PRId64 " more settings", count - MOST_NAMED);
     if (a->step != b->step)
-        append(out, size, &used, "%sthe steps done (%" PRId64 " and %" PRId64 ")",
-               count ? ", " : "", a->step, b->step);
+        zonal__text_append(out, size, "%sthe steps done (%" PRId64 " and %" PRId64 ")",
+                           count ? ", " : "", a->step, b->step);
 }

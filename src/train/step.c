@@ -167,7 +167,7 @@ static zonal_status capture(zonal__trainer *t, void **graph) {
 
 static zonal_status launch(zonal__trainer *t, int turn) {
     zonal__trainer_launch *l = &t->launch;
-    if (t->options.no_graph || !l->warm) {
+    if (t->options.no_graph || !l->warm || !zonal__device_has_graphs(t->device)) {
         ZONAL_TRY(compute(t));
         l->warm = 1;
         return ZONAL_OK;

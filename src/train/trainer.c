@@ -20,7 +20,7 @@ static int is_host(const zonal__trainer *t) {
 static zonal_status check(const zonal__trainer_options *o) {
     int64_t batch = o->loader.batch, micro = o->micro_batch;
     if (o->loader.in_order)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "training goes through the pictures in a shuffled order: "
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "training visits the images in a shuffled order: "
                                           "in_order is for evaluation");
     if (o->loader.groups < 1 || o->loader.groups > ZONAL__LOADER_GROUPS)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there are 1 or %d groups of views, not %d",

@@ -94,7 +94,8 @@ int zonal__trainer_views(const zonal__trainer *trainer);
  * CUDA waits for the steps under way, so that any stream may read it. */
 zonal__model *zonal__trainer_model(zonal__trainer *trainer);
 
-/* Goes on at this step: for whoever has put other parameters and state in place (checkpoints). */
+/* Continues at this step: for code that has put other parameters and state in place (checkpoints).
+ */
 zonal_status zonal__trainer_resume_at(zonal__trainer *trainer, int64_t step);
 
 #endif

@@ -201,7 +201,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
 zonal_status zonal__training_open(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     if (!s->data)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no pictures to train on: zonal train DIR, or "
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no images to train on: zonal train DIR, or "
                                           "\"data\" in the configuration");
     ZONAL_TRY(zonal__settle_device(t));
     t->trainer = (zonal__trainer_options){.device = t->device,

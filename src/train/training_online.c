@@ -16,8 +16,7 @@ static zonal_status open_retrieval(zonal__training *t) {
 static zonal_status open_knn(zonal__training *t) {
     zonal__training_eval_law(t, &t->eval_laws[0]);
     if (t->queries->classes < 2)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "%s has no classes for --eval knn; take retrieval or none",
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no classes for --eval knn; use retrieval or none",
                           t->settings.data);
     ZONAL_TRY(zonal__training_source(t, ZONAL__SPLIT_TRAIN, t->settings.eval_memory, &t->memory));
     t->online.memory = t->memory;

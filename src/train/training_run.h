@@ -1,6 +1,6 @@
 /*
  * A training from its first step to its last, without a process around it: nothing is printed, no
- * signal is caught, and whoever wants to know what happens is told by events.
+ * signal is caught, and events tell the caller what happens.
  *
  *     zonal__training training;
  *     zonal__training_result result;

@@ -112,7 +112,8 @@ static void test_cut_off(void) {
         if (good)
             CHECK_OK(zonal__choices_read(&second, machine, path));
         else
-            CHECK_FAILS(zonal__choices_read(&second, machine, path), ZONAL_FORMAT, "measured anew");
+            CHECK_FAILS(zonal__choices_read(&second, machine, path), ZONAL_FORMAT,
+                        "measured again");
         CHECK_MSG(second.count == (good ? lines - 2 : 0), "cut at %d: %d choices", i, second.count);
     }
 }

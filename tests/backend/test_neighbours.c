@@ -270,10 +270,10 @@ static void check_refused(const zonal__neighbours_table *table) {
     CHECK_FAILS(table->set_bank(n, 5, x), ZONAL_ARGUMENT, "from 1 to 4 rows, got 5");
     CHECK_OK(table->set_bank(n, 3, x));
     CHECK_FAILS(table->nearest(n, 1, q, -1, cosine, row), ZONAL_ARGUMENT,
-                "k = 4 nearest of 3 rows cannot be");
+                "k = 4 is not possible with 3 rows");
     CHECK_OK(table->set_bank(n, 4, x));
     CHECK_FAILS(table->nearest(n, 1, q, 0, cosine, row), ZONAL_ARGUMENT,
-                "k = 4 nearest of 3 rows cannot be");
+                "k = 4 is not possible with 3 rows");
     CHECK_FAILS(table->nearest(n, 3, q, -1, cosine, row), ZONAL_ARGUMENT, "1 to 2 queries, got 3");
     CHECK_FAILS(table->nearest(n, 2, q, -1, cosine, row), ZONAL_NUMERIC, "query 1 is zero");
     q[4] = NAN;

@@ -51,6 +51,7 @@ refused "cuDNN in the losses" "src/backend/cuda/training only" src/backend/cuda/
 refused "cuBLASLt in the losses" "src/backend/cuda/training only" src/backend/cuda/a.cu '#include <cublasLt.h>'
 refused "loss includes uniformity" "loss may not know uniformity" src/loss/a.c '#include "uniformity/a.h"'
 refused "uniformity includes cli" "uniformity may not know cli" src/uniformity/a.c '#include "cli/main.h"'
+refused "cli includes cpu" "cli may not know cpu" src/cli/a.c '#include "backend/cpu/threads.h"'
 refused "a header of ours in angle brackets" "may not know" src/core/a.c '#include <math/harmonics.h>'
 refused "CUDA outside cuda" "CUDA headers" src/backend/cpu/a.c '#include <cuda_runtime.h>'
 refused "cuBLAS in loss" "CUDA headers" src/loss/a.c '#include <cublas_v2.h>'
@@ -59,6 +60,8 @@ refused "LAPACK in uniformity" "BLAS" src/uniformity/a.c '#include <lapacke.h>'
 refused "OpenMP in math" "BLAS" src/math/a.c '#include <omp.h>'
 refused "PNG in cli" "src/data only" src/cli/a.c '#include <png.h>'
 refused "CUDA asked for in data" "src/backend only" src/data/a.c '#ifdef ZONAL_HAVE_CUDA' '#endif'
+refused "a backend by name in loss" "take a device" src/loss/a.c 'int x = zonal__backend_cpu () != 0;'
+refused "layers of CUDA by name in train" "take a device" src/train/a.c 'void *t = zonal__nn_cuda();'
 refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/cli.h"'
 refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/cli.h"'
 refused "train knows report" "train may not know report" src/train/a.c '#include "report/run.h"'
@@ -155,12 +158,15 @@ check_fails "symbols: losses of cpu use a layer of cpu" "belongs to src/backend/
 library "$header" core "$one" backend/cpu "$(define zonal__threads)" \
     backend/cpu/training "$(use zonal__threads zonal__l)"
 check "symbols: layers of cpu use what the losses of cpu have" symbols
+library "$header" core "$one" backend/cpu/training "$(define zonal__training_cpu)" \
+    data "$(use zonal__training_cpu zonal__l)"
+check "symbols: data asks for the tables for training" symbols
+library "$header" core "$one" backend/cpu/training "$(define zonal__training_cpu)" \
+    loss "$(use zonal__training_cpu zonal__l)"
+check_fails "symbols: loss asks for the tables for training" "src/loss uses zonal__training_cpu" symbols
 library "$header" core "$one" backend/cpu/training "$(define zonal__views_cpu)" \
     data "$(use zonal__views_cpu zonal__l)"
-check "symbols: data asks for a table of views" symbols
-library "$header" core "$one" backend/cpu/training "$(define zonal__views_cpu)" \
-    loss "$(use zonal__views_cpu zonal__l)"
-check_fails "symbols: loss asks for a table of views" "src/loss uses zonal__views_cpu" symbols
+check_fails "symbols: data takes views from cpu alone" "belongs to src/backend/cpu/training" symbols
 
 # ---- check.sh ----
 

@@ -180,7 +180,7 @@ def test_names():
         done = run("loss", "x.npy", "--method", "y" * 3000)
         assert "susreg, sigreg" in done.stderr, done.stderr
         done = run("z" * 5000)
-        assert done.stderr.endswith("lists those there are\n"), done.stderr
+        assert done.stderr.endswith("lists the commands\n"), done.stderr
 
 
 # ---- numbers -------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_metrics():
 
     shutil.rmtree("run")
     refused("metrics of nothing", 1, "zonal train has made", "metrics", "none")
-    refused("two formats", 2, "exclude each other", "metrics", "none", "--csv", "--json")
+    refused("two formats", 2, "cannot be combined", "metrics", "none", "--csv", "--json")
 
 
 # ---- wrong uses ----------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_wrong_uses():
         (2, "--method needs a value", "loss", "x.npy", "--method"),
         (2, "--method is required", "loss", "x.npy"),
         (2, "X.npy is missing", "loss", "--method", "mmd-heat"),
-        (2, "X.npy is given as an empty text", "loss", "", "--method", "mmd-heat"),
+        (2, "the name of X.npy is empty", "loss", "", "--method", "mmd-heat"),
         (2, "nothing more", "loss", "x.npy", "y.npy", "--method", "mmd-heat"),
         (2, "must be a whole number", "loss", "x.npy", "--method", "mmd-band", "--band", "2.5"),
         (2, "is given twice", "loss", "x.npy", "--method", "kl-heat", "--method", "kl-heat"),
@@ -405,19 +405,19 @@ def test_wrong_uses():
         (2, "did you mean info?", "data", "inf", "x"),
         (1, "textures:FAMILY", "data", "info", "none"),
         (1, "put .jpg", "data", "info", "folder"),
-        (1, "no source of pictures", "data", "info", "empty.zpk"),
+        (1, "not a source of images", "data", "info", "empty.zpk"),
         (2, "did you mean disk?", "data", "info", "textures:disks"),
         (2, "did you mean centre?", "data", "pack", "folder", "--fit", "center", "--out", "p.zpk"),
         (2, "--fit centre", "data", "pack", "folder", "--side", "8", "--out", "p.zpk"),
         (2, "say where", "data", "textures", "--family", "disk"),
         (2, "RUN|WEIGHTS is missing", "embed", "--out", "e.npy"),
         (1, "check the name", "embed", "none", "--out", "e.npy"),
-        (1, "is no run", "embed", "folder", "--out", "e.npy"),
+        (1, "is not a run", "embed", "folder", "--out", "e.npy"),
         (1, "no safetensors file", "embed", "empty.safetensors", "--out", "e.npy"),
         (1, "not a safetensors file", "export", "x.npy", "--out", "e.safetensors"),
         (2, "--out is required", "export", "folder"),
-        (1, "is no run", "report", "folder"),
-        (1, "is no run", "metrics", "x.npy"),
+        (1, "is not a run", "report", "folder"),
+        (1, "is not a run", "metrics", "x.npy"),
         (2, "did you mean --csv?", "metrics", "folder", "--cvs"),
         (2, "did you mean figure-kernels?", "reproduce", "figure-kernel"),
         (1, "make the folder that it lies in first", "reproduce", "figure-kernels", "--out", "a/b"),

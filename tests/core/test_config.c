@@ -186,7 +186,7 @@ static void test_unknown(void) {
                   "run.toml:3: there is no option rl; did you mean lr?");
     check_refused("optimiser_lr = 1\n", ZONAL_ARGUMENT, "did you mean optimiser-lr?");
     check_refused("sinkhorn = 1\n", ZONAL_ARGUMENT,
-                  "there is no option sinkhorn; --help lists those there are");
+                  "there is no option sinkhorn; --help lists the options");
     check_refused("[optimizer]\nlr = 1\n", ZONAL_ARGUMENT,
                   "run.toml:1: there is no section [optimizer]; did you mean [optimiser]?");
     check_refused("[sinkhorn]\n", ZONAL_ARGUMENT, "there is no section [sinkhorn]");
@@ -226,7 +226,7 @@ static void test_types_and_bounds(void) {
                   "method does not know \"kl-haet\"; did you mean kl-heat?");
     check_refused("optimiser.betas = [0.9]\n", ZONAL_ARGUMENT,
                   "run.toml:1: optimiser.betas must be two numbers, got \"0.9\"");
-    check_refused("name = \"\"\n", ZONAL_ARGUMENT, "name is given an empty text");
+    check_refused("name = \"\"\n", ZONAL_ARGUMENT, "name is empty");
 }
 
 static void test_no_toml(void) {

@@ -279,7 +279,7 @@ static void test_damaged_headers(void) {
          "a key is there twice"},
         {"{'fortran_order': False, 'fortran_order': True}", "a key is there twice"},
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2), 'extra': 1}",
-         "a key is none of descr, fortran_order, shape"},
+         "a key is not descr, fortran_order or shape"},
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2)} x",
          "something follows the closing }"},
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2)",
@@ -478,8 +478,8 @@ static void test_shrinks_while_read(void) {
     if (CHECK_OK(zonal__npy_open(folder.name, &npy))) {
         CHECK(truncate(folder.name, 130) == 0);
         CHECK_FAILS(zonal__npy_read_f8(&npy, 0, 2, back), ZONAL_IO,
-                    "it became shorter while it was read");
-        CHECK_FAILS(zonal__npy_read_f4(&npy, 0, 2, narrow), ZONAL_IO, "it became shorter");
+                    "it was truncated while it was read");
+        CHECK_FAILS(zonal__npy_read_f4(&npy, 0, 2, narrow), ZONAL_IO, "it was truncated");
         zonal__npy_close(&npy);
     }
     test_folder_remove(&folder);

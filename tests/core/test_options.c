@@ -165,7 +165,7 @@ static void test_unknown(void) {
     CHECK_FAILS(parse("--jsn", NULL), ZONAL_ARGUMENT, "did you mean --json?");
     CHECK_FAILS(parse("--hlep", NULL), ZONAL_ARGUMENT, "did you mean --help?");
     CHECK_FAILS(parse("--frobnicate=1", NULL), ZONAL_ARGUMENT,
-                "there is no option --frobnicate; --help lists those there are");
+                "there is no option --frobnicate; --help lists the options");
     CHECK_FAILS(parse("-d", "3", NULL), ZONAL_ARGUMENT,
                 "there is no option -d; options begin with two dashes");
     CHECK_FAILS(parse("--no-dim", NULL), ZONAL_ARGUMENT, "there is no option --no-dim");
@@ -194,7 +194,7 @@ static void test_values(void) {
     CHECK_FAILS(parse("--t", "0/d", NULL), ZONAL_ARGUMENT, "--t must be above 0, got 0/d");
     CHECK_FAILS(parse("--t", "-1", NULL), ZONAL_ARGUMENT, "--t must be above 0, got -1");
     CHECK_FAILS(parse("--t", "5/n", NULL), ZONAL_ARGUMENT, "--t must be a number, a number over");
-    CHECK_FAILS(parse("--grad=", NULL), ZONAL_ARGUMENT, "--grad is given an empty text");
+    CHECK_FAILS(parse("--grad=", NULL), ZONAL_ARGUMENT, "--grad is empty");
     CHECK_FAILS(parse("--json=1", NULL), ZONAL_ARGUMENT, "--json takes no value, got \"1\"");
     CHECK_FAILS(parse("--no-bar=1", NULL), ZONAL_ARGUMENT, "--no-bar takes no value");
     CHECK_FAILS(parse("--method", "mmd-haet", NULL), ZONAL_ARGUMENT,

@@ -24,6 +24,16 @@ static void test_distance(void) {
     }
 }
 
+static void test_append(void) {
+    char text[8] = "ab";
+    zonal__text_append(text, sizeof text, "%d%s", 12, "c");
+    CHECK(strcmp(text, "ab12c") == 0);
+    zonal__text_append(text, sizeof text, "%s", "defg");
+    CHECK(strcmp(text, "ab12cde") == 0);
+    zonal__text_append(text, sizeof text, "h");
+    CHECK(strcmp(text, "ab12cde") == 0);
+}
+
 static void test_distance_of_long_words(void) {
     char a[201], b[64];
     memset(a, 'x', 200);
@@ -448,7 +458,8 @@ static void test_plural(void) {
     CHECK(strcmp(zonal__text_plural(0), "s") == 0 && strcmp(zonal__text_plural(2), "s") == 0);
 }
 
-static const test_case tests[] = {{"distance", test_distance},
+static const test_case tests[] = {{"append", test_append},
+                                  {"distance", test_distance},
                                   {"distance_of_long_words", test_distance_of_long_words},
                                   {"nearest", test_nearest},
                                   {"double", test_double},

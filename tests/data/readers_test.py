@@ -411,7 +411,7 @@ def galaxy10_damage_that_libhdf5_reads(folder):
     content = bytearray(open(path, "rb").read())
     at = content.index(b"HEAP")
     open(path, "wb").write(content[:at + 4] + b"\xff" * 8 + content[at + 12:])
-    refused(path, "FORMAT", "the heap of names is none")
+    refused(path, "FORMAT", "the heap of names is invalid")
     open(path, "wb").write(content)
     # A chunk that unpacks to less, or more, than it claims.
     for pixels in (images[:4].tobytes()[:1000], bytes(5 * 69 * 69 * 3)):

@@ -384,12 +384,12 @@ static void test_class_list(void) {
 static void test_bad_folders(void) {
     if (!begin()) return;
     put("empty/notes.txt", "");
-    check_refused("empty", ZONAL__SPLIT_TRAIN, NULL, ZONAL_FORMAT, "empty holds no picture");
+    check_refused("empty", ZONAL__SPLIT_TRAIN, NULL, ZONAL_FORMAT, "empty contains no image");
     put("lonely/a/1.jpg", "");
     put("lonely/b/notes.txt", "");
     put("lonely/c/notes.txt", "");
     check_refused("lonely", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT,
-                  "empty classes: 2 beside 1 images, where 1 are put up with");
+                  "empty classes: 2 beside 1 images, where 1 are accepted");
     CHECK_MSG(strstr(log_text, "class b has no image") && strstr(log_text, "class c has no image"),
               "the log: %s", log_text);
     put("valonly/val/a/1.jpg", "");
@@ -434,7 +434,7 @@ static void test_links(void) {
     link_to("nowhere", "set/c");
     log_text[0] = '\0';
     check_refused("set", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT,
-                  "empty classes: 4 beside 2 images, where 1 are put up with");
+                  "empty classes: 4 beside 2 images, where 1 are accepted");
     CHECK_MSG(strstr(log_text, "set/a/up is a link") && strstr(log_text, "set/a/self.png leads") &&
                   strstr(log_text, "set/a/broken.png leads nowhere: No such file") &&
                   strstr(log_text, "set/c leads nowhere"),
@@ -499,7 +499,7 @@ static void test_unread_formats(void) {
               "the log: %s", log_text);
     put("phone/1.heic", "");
     check_refused("phone", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT,
-                  "holds no image that can be read, but 1 HEIC files");
+                  "contains no readable image, but 1 HEIC files");
     end();
 }
 
@@ -582,7 +582,7 @@ static void test_corrupt_pictures(void) {
         CHECK(strstr(strstr(log_text, "010.png") + 1, "010.png") == NULL);
         CHECK_OK(zonal__source_read(source, 11, &image));
         CHECK_FAILS(zonal__source_read(source, corrupt[3], &image), ZONAL_IO,
-                    "4 of 300, where 3 are put up with");
+                    "4 of 300, where 3 are accepted");
         CHECK(strstr(zonal_last_error()->message, "040.png") != NULL);
         CHECK_FAILS(zonal__source_read(source, corrupt[0], &image), ZONAL_IO, "too many");
         CHECK_FAILS(zonal__source_read(source, 300, &image), ZONAL_ARGUMENT, "0 to 299");

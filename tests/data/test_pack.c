@@ -417,9 +417,9 @@ static void test_cut_while_open(void) {
         CHECK(truncate(folder.name, 100) == 0);
         for (int i = 1; i < 300; i += 50)
             CHECK_FAILS(zonal__source_read(source, i, &image), ZONAL_IO,
-                        "has become shorter while it was read");
-        CHECK_FAILS(zonal__pack_verify(source), ZONAL_IO, "has become shorter");
-        CHECK_FAILS(zonal__pack_copy(source, 4096, 1, &image), ZONAL_IO, "has become shorter");
+                        "was truncated while it was read");
+        CHECK_FAILS(zonal__pack_verify(source), ZONAL_IO, "was truncated");
+        CHECK_FAILS(zonal__pack_copy(source, 4096, 1, &image), ZONAL_IO, "was truncated");
         zonal__source_close(source);
     }
     zonal__image_fini(&image);
@@ -493,7 +493,7 @@ static void test_earlier_version(void) {
                                "again with zonal data pack");
     c.at[7] = 'x';
     save(folder.name, c.at, c.size);
-    check_damaged(folder.name, "its beginning is none");
+    check_damaged(folder.name, "its beginning is invalid");
     free(c.at);
     test_folder_remove(&folder);
 }
@@ -590,8 +590,8 @@ static void test_lies(void) {
         {FOOT, 8, 8, UINT64_MAX, "its table does not fit"},
         {FOOT, 16, 8, 0, "its table does not fit"},
         {FOOT, 16, 8, UINT64_MAX, "its table does not fit"},
-        {FOOT, 24, 4, 0, "a label is none of its classes"},
-        {FOOT, 24, 4, 2, "a label is none of its classes"},
+        {FOOT, 24, 4, 0, "a label is not one of its classes"},
+        {FOOT, 24, 4, 2, "a label is not one of its classes"},
         {FOOT, 24, 4, 4, "names of classes are missing"},
         {FOOT, 24, 4, (1 << 20) + 1, "too many classes"},
         {FOOT, 24, 4, UINT32_MAX, "too many classes"},
@@ -607,12 +607,12 @@ static void test_lies(void) {
         {ENTRY, 16, 4, 32768, "a picture lies outside"},
         {ENTRY, 20, 4, 0, "an impossible shape"},
         {ENTRY, 20, 4, UINT32_MAX, "an impossible shape"},
-        {ENTRY, 24, 4, 3, "a label is none of its classes"},
-        {ENTRY, 24, 4, UINT32_MAX, "a label is none of its classes"},
+        {ENTRY, 24, 4, 3, "a label is not one of its classes"},
+        {ENTRY, 24, 4, UINT32_MAX, "a label is not one of its classes"},
         {ENTRY, 28, 2, 0, "an impossible shape"},
         {ENTRY, 28, 2, 4, "an impossible shape"},
-        {ENTRY, 30, 2, 1, "belongs to no split"},
-        {ENTRY, 30, 2, 4, "belongs to no split"},
+        {ENTRY, 30, 2, 1, "an unknown split"},
+        {ENTRY, 30, 2, 4, "an unknown split"},
     };
     test_folder folder;
     content good;

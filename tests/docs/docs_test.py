@@ -88,6 +88,44 @@ for page in PAGES:
 report(sum(read(p).count("](") for p in PAGES) > 20, "there are links")
 report(sum(read(p).count("```math") for p in PAGES) >= 8, "there are formulas")
 
+
+
+def struct_members(header, name):
+    """The members of a struct of the sources: of functions, the names of the pointers."""
+    body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (name, name), header, re.S).group(1)
+    body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+    for declaration in filter(None, map(str.strip, body.split(";"))):
+        function = re.search(r"\(\*(\w+)\)", declaration)
+        if function:
+            yield function.group(1)
+        else:
+            yield from (re.search(r"(\w+)(\[\w+\])?$", part.strip()).group(1) for part in declaration.split(","))
+
+
+def check_porting():
+    """docs/porting.md lists what a backend fills: all of it, and nothing else."""
+    page = read(os.path.join(DOCS, "porting.md"))
+    backend = os.path.join(SOURCE, "src/backend")
+    for header, name in (
+        ("backend.h", "zonal__backend"),
+        ("device.h", "zonal__runtime"),
+        ("training/tables.h", "zonal__training_tables"),
+    ):
+        there = set(struct_members(read(os.path.join(backend, header)), name))
+        table = re.search(rf"Members of `{name}`:\n\n((?:\|.*\n)+)", page).group(1)
+        listed = {m for row in table.split("\n")[2:] for m in re.findall(r"`(\w+)`", row.split("|")[1] if row else "")}
+        report(there == listed and len(there) > 7, f"porting.md: {name}", there ^ listed)
+    code = re.search(r"enum zonal__operation \{(.*?)\} zonal__operation;", read(backend + "/backend.h"), re.S)
+    there = set(re.findall(r"^    (ZONAL__\w+),?$", code.group(1), re.M)) - {"ZONAL__OPERATIONS"}
+    listed = {m for row in re.findall(r"^\| (`ZONAL__.*?) \|", page, re.M) for m in re.findall(r"`(\w+)`", row)}
+    report(there == listed and len(there) > 7, "porting.md: operations", there ^ listed)
+    files = re.findall(r"`((?:src|cmake|scripts|tests)/[\w./]+)`", page)
+    gone = [f for f in files if "hip" not in f and not os.path.exists(os.path.join(SOURCE, f))]
+    report(len(files) > 8 and not gone, "porting.md: the files it names are there", gone)
+
+
+check_porting()
+
 PLANTED = [
     "$a\\, b$", "$a^*$ and $b^*$", "$$x$$", "$x", "| $|x|$ | b |", "$\\nosuch$", "$\\frac{1}{2$", "$x$y",
     "```math\n\\left( x\n```", "$ x $",

@@ -327,7 +327,7 @@ def test_not_stored():
     shutil.rmtree("broken/checkpoints")
     refused("a run without a checkpoint", 1, "no checkpoint", "eval", "broken", *KNN)
     os.remove("broken/config.toml")
-    refused("a folder that is no run", 1, "no run folder", "eval", "broken", *KNN)
+    refused("a folder that is no run", 1, "not a run folder", "eval", "broken", *KNN)
     refused("seeds beyond the largest", 2, "--seed", "eval", "run", *RETRIEVAL, "--seed",
             2**63 - 1, "--seeds", 2)
 

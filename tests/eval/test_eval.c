@@ -201,7 +201,7 @@ static void test_knn_refused(void) {
     train.label_count = 3;
     expected[0] = 3;
     CHECK_FAILS(zonal__knn_run(&options, &train, &test, &scores), ZONAL_ARGUMENT,
-                "row 0 of the test set has label 3, which is none of the 3 classes");
+                "row 0 of the test set has label 3, which is not one of the 3 classes");
     expected[0] = 1;
     x[4] = NAN;
     CHECK_FAILS(zonal__knn_run(&options, &train, &test, &scores), ZONAL_NUMERIC,
@@ -343,7 +343,7 @@ static void test_retrieval_top(void) {
                 "view 2 of sample 0 takes no part");
     CHECK_FAILS(zonal__retrieval_top(&options, x, 0, 40, 3, hits), ZONAL_ARGUMENT, "takes no part");
     CHECK_FAILS(zonal__retrieval_top(&options, x, 0, 0, 40, hits), ZONAL_ARGUMENT,
-                "40 hits cannot be had of 39 candidates");
+                "40 hits cannot be found among 39 candidates");
     CHECK_FAILS(zonal__retrieval_top(&options, x, 0, 0, 0, hits), ZONAL_ARGUMENT, "at least 1");
 }
 

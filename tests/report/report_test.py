@@ -366,8 +366,8 @@ def test_odd_input():
     make_run("a", lines=60)
     os.makedirs("empty")
     refused("no run", 2, "RUN is missing", "report")
-    refused("a folder that is not there", 1, "is no run folder", "report", "nowhere")
-    refused("a folder that is no run", 1, "empty is no run folder: it has no config.toml", "report",
+    refused("a folder that is not there", 1, "is not a run folder", "report", "nowhere")
+    refused("a folder that is no run", 1, "empty is not a run folder: it has no config.toml", "report",
             "a", "empty")
     refused("too many runs", 2, "RUN", "report", *["a"] * 21)
     refused("a place that is not there", 1, "nowhere/page.html", "report", "a", "--no-pictures",

@@ -331,7 +331,7 @@ def test_images():
         trained("--resume", "run", "--quiet")
 
     write("run/data.txt", "what is this?\n")
-    refused("a record that is none", 1, "data.txt is no record", "train", "--resume", "run")
+    refused("a record that is none", 1, "data.txt is not a record", "train", "--resume", "run")
 
     @case("a run of an earlier version has no record, and gets one")
     def _():

@@ -10,8 +10,8 @@
 #include "core/memory.h"
 #include "folder.h"
 #include "gpu.h"
+#include "setting.h"
 #include "train/checkpoint.h"
-#include "train/trainer_state.h"
 
 static int no_gpu(void) {
     return gpu_is_missing(gpu_device() != NULL && gpu_layers() && gpu_optimisers());
@@ -19,64 +19,31 @@ static int no_gpu(void) {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-typedef struct setting {
-    zonal__source *source;
-    zonal__view_law laws[5];
-    zonal__trainer_options options;
-} setting;
-
 /* A ResNet-18 of a quarter of the width, with 2 global and 3 local views of 16 pictures. */
-static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
-    zonal__trainer_options *o = &s->options;
-    for (int v = 0; v < 5; v++) zonal__view_law_texture(&s->laws[v]);
-    *o = (zonal__trainer_options){
-        .device = gpu_device(), .network = zonal__network_defaults(), .seed = test_seed};
-    o->network.stem = ZONAL__STEM_SMALL;
-    o->network.channels = 1;
-    o->network.width = 0.25;
-    o->network.projector_layers = 2;
-    o->network.projector_width[0] = 64;
-    o->network.projector_width[1] = 32;
-    o->network.dtype = dtype;
-    o->objective.size = sizeof o->objective;
-    CHECK_OK(zonal_objective_defaults(method, &o->objective));
-    o->loader = (zonal__loader_options){
-        .source = s->source,
-        .batch = 16,
-        .groups = 2,
-        .group = {{.views = 2, .width = 32, .height = 32, .laws = s->laws},
-                  {.views = 3, .width = 16, .height = 16, .laws = s->laws + 2, .first = 2}},
-        .workers = 2};
-    o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
-    o->optimiser.weight_decay = 1e-2;
-    o->schedule = (zonal__schedule){
-        .kind = ZONAL__SCHEDULE_COSINE, .total = 60, .warmup = 5, .base = 1e-3, .floor = 0};
-}
+static const setting_size quarter = {.width = 0.25,
+                                     .projector = {64, 32},
+                                     .side = 32,
+                                     .texture = 48,
+                                     .local_views = 3,
+                                     .rate = 1e-3,
+                                     .total = 60,
+                                     .warm = 5};
 
 /* On textures. */
 static int prepare(setting *s, const char *method, zonal_dtype dtype) {
-    const zonal__source_options source = {.path = "textures:disk",
-                                          .split = ZONAL__SPLIT_TRAIN,
-                                          .texture_count = 64,
-                                          .texture_size = 48};
-    if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
-    fill_options(s, method, dtype);
+    if (!setting_open(s, &quarter, method, dtype)) return 0;
+    s->options.device = gpu_device();
     return 1;
 }
 
 /* On random numbers, which are the same on every device: views of pictures are only to 1/255. */
 static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
     s->source = NULL;
-    fill_options(s, method, dtype);
+    setting_fill(s, &quarter, method, dtype);
+    s->options.device = gpu_device();
     s->options.fixed_views = 1;
     s->options.optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_SGD);
     s->options.schedule = (zonal__schedule){.kind = ZONAL__SCHEDULE_CONSTANT, .total = 100};
-}
-
-static int make_steps(zonal__trainer *t, int64_t until) {
-    while (zonal__trainer_steps_done(t) < until)
-        if (!CHECK_OK(zonal__trainer_step(t))) return 0;
-    return 1;
 }
 
 static zonal__trainer *made(const zonal__trainer_options *options) {

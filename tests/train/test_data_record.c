@@ -167,7 +167,7 @@ static void test_no_record(void) {
         if (!CHECK(file != NULL)) break;
         fputs(bad[i], file);
         fclose(file);
-        CHECK_FAILS(zonal__data_record_read(folder.name, &record), ZONAL_FORMAT, "no record");
+        CHECK_FAILS(zonal__data_record_read(folder.name, &record), ZONAL_FORMAT, "not a record");
         CHECK(record == NULL);
     }
     FILE *file = fopen(test_folder_file(&folder, "data.txt"), "w");

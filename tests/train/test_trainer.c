@@ -6,65 +6,11 @@
 #include "core/memory.h"
 #include "failing_alloc.h"
 #include "folder.h"
-#include "test.h"
+#include "setting.h"
 #include "train/checkpoint.h"
-#include "train/trainer_state.h"
-
-typedef struct setting {
-    zonal__source *source;
-    zonal__view_law laws[4];
-    zonal__trainer_options options;
-} setting;
-
-/* A network of a few thousand weights, on 16 pictures at a time. The source is there already. */
-static void fill_options(setting *s, const char *method, zonal_dtype dtype) {
-    zonal__trainer_options *o = &s->options;
-    for (int v = 0; v < 4; v++) zonal__view_law_texture(&s->laws[v]);
-    *o = (zonal__trainer_options){.network = zonal__network_defaults(), .seed = test_seed};
-    o->network.stem = ZONAL__STEM_SMALL;
-    o->network.channels = 1;
-    o->network.width = 0.125;
-    o->network.projector_layers = 2;
-    o->network.projector_width[0] = 32;
-    o->network.projector_width[1] = 16;
-    o->network.dtype = dtype;
-    o->objective.size = sizeof o->objective;
-    CHECK_OK(zonal_objective_defaults(method, &o->objective));
-    o->loader = (zonal__loader_options){
-        .source = s->source,
-        .batch = 16,
-        .groups = 2,
-        .group = {{.views = 2, .width = 24, .height = 24, .laws = s->laws},
-                  {.views = 2, .width = 16, .height = 16, .laws = s->laws + 2, .first = 2}},
-        .workers = 2};
-    o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
-    o->optimiser.weight_decay = 1e-2;
-    o->schedule = (zonal__schedule){
-        .kind = ZONAL__SCHEDULE_COSINE, .total = 30, .warmup = 3, .base = 3e-3, .floor = 0};
-}
 
 static int prepare(setting *s, const char *method, zonal_dtype dtype) {
-    const zonal__source_options source = {.path = "textures:disk",
-                                          .split = ZONAL__SPLIT_TRAIN,
-                                          .texture_count = 64,
-                                          .texture_size = 40};
-    if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
-    fill_options(s, method, dtype);
-    return 1;
-}
-
-static int make_steps(zonal__trainer *t, int64_t until) {
-    while (zonal__trainer_steps_done(t) < until)
-        if (!CHECK_OK(zonal__trainer_step(t))) return 0;
-    return 1;
-}
-
-static int same_weights(const zonal__trainer *a, const zonal__trainer *b) {
-    const zonal__graph *graph = &a->model->graph;
-    return memcmp(a->model->parameters, b->model->parameters,
-                  (size_t)graph->parameter_size * sizeof(float)) == 0 &&
-           memcmp(a->model->statistics, b->model->statistics,
-                  (size_t)graph->statistic_size * sizeof(float)) == 0;
+    return setting_open(s, &setting_small, method, dtype);
 }
 
 /* The loss falls: by how much differs between seeds, that it does not. KL's falls least, because it
@@ -153,7 +99,7 @@ static void test_projections(void) {
 /* Without pictures: the views are random numbers, which the test may overwrite. Nothing moves. */
 static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
     s->source = NULL;
-    fill_options(s, method, dtype);
+    setting_fill(s, &setting_small, method, dtype);
     s->options.fixed_views = 1;
     s->options.optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_SGD);
     s->options.schedule = (zonal__schedule){.kind = ZONAL__SCHEDULE_CONSTANT, .total = 100};
@@ -432,7 +378,7 @@ static zonal_status live_briefly(void *context) {
         .path = "textures:wood", .texture_count = 8, .texture_size = 16};
     zonal_status status = zonal__source_open(&source, &s.source);
     if (status == ZONAL_OK) {
-        fill_options(&s, "mmd-heat", ZONAL_DTYPE_BF16);
+        setting_fill(&s, &setting_small, "mmd-heat", ZONAL_DTYPE_BF16);
         s.options.network.width = 1.0 / 64;
         s.options.loader.batch = 4;
         s.options.loader.groups = 1;

@@ -495,7 +495,7 @@ static void test_refused(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     path_of(&folder, "run", out);
     if (CHECK_OK(zonal__training_init(&t)))
-        CHECK_FAILS(run_opened(&t, no_data, &r, &result), ZONAL_ARGUMENT, "no pictures");
+        CHECK_FAILS(run_opened(&t, no_data, &r, &result), ZONAL_ARGUMENT, "no images");
     CHECK(result.folder[0] == '\0');
     zonal__training_close(&t);
     CHECK_FAILS(run_new(out, one, &r, NULL), ZONAL_ARGUMENT, "at least 2");
@@ -503,7 +503,7 @@ static void test_refused(void) {
     CHECK_FAILS(run_new(out, both, &r, NULL), ZONAL_ARGUMENT, "give one of them");
     CHECK_FAILS(run_new(out, method, &r, NULL), ZONAL_ARGUMENT, "mmd-heat");
     CHECK_FAILS(run_new(out, unused, &r, NULL), ZONAL_ARGUMENT, "no effect");
-    CHECK_FAILS(run_new(folder.path, one, &r, NULL), ZONAL_IO, "is there already");
+    CHECK_FAILS(run_new(folder.path, one, &r, NULL), ZONAL_IO, "already exists");
     CHECK_FAILS(run_on(folder.path, one, &r, NULL), ZONAL_IO, "config.toml");
     CHECK(r.letters == 0 && test_folder_count(&folder) == 0); /* nothing was begun or written */
     remove_tree(folder.path);

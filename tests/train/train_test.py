@@ -312,7 +312,7 @@ def test_resume():
         wait_for(lambda: os.path.exists("seen/metrics.jsonl") and len(lines("seen")) > 2, process)
         process.send_signal(signal.SIGINT)
         said = b""
-        while b"Ctrl-C once more" not in said:  # at the end of the terminal read fails
+        while b"Ctrl-C again" not in said:  # at the end of the terminal read fails
             said += os.read(ours, 1000)
         assert process.wait(60) == 0
         os.close(ours)

@@ -44,13 +44,8 @@ static void destroy(zonal__work *work) {
 }
 
 static zonal__cpu_kl_mode choose_mode(const zonal__fit *log_phi) {
-    enum { POINTS = 512 };
-    double least = 0, most = 0;
-    for (int i = 0; i <= POINTS; i++) {
-        double l = zonal__fit_value(log_phi, 2.0 * i / POINTS - 1);
-        least = l < least ? l : least;
-        most = l > most ? l : most;
-    }
+    double least, most;
+    zonal__fit_range(log_phi, &least, &most);
     if (least > -0.9 && most < 0.9) return ZONAL__KL_BROAD;
     return least > -690 && most < 690 ? ZONAL__KL_PLAIN : ZONAL__KL_NARROW;
 }

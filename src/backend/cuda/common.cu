@@ -49,7 +49,7 @@ size_t zonal__cuda_scratch_bytes(const zonal__work *work) {
 /* "row 7", or "view 1, row 7" where the rows of several views follow each other. */
 static zonal_status describe(const zonal__cuda_base *base, unsigned long long code) {
     static const char *const sentence[] = {
-        "is zero and has no direction; remove it or mend its source",
+        "is zero and has no direction; remove it or fix its source",
         "is not finite; embeddings must be finite",
         "is not of unit length, but rows were declared unit; leave that out and they will be "
         "normalised"};

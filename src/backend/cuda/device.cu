@@ -1,7 +1,7 @@
 /* GPUs as devices: zonal__cuda_ functions act on the current one, those of the runtime on theirs.
  */
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/common.cuh"
 
@@ -11,7 +11,7 @@ zonal_status zonal__cuda_count(int *count) {
     if (error == cudaSuccess && *count > 0) return ZONAL_OK;
     cudaGetLastError();
     *count = 0;
-    return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device can be used here (%s); use the device cpu",
+    return ZONAL_FAIL(ZONAL_DEVICE, "no CUDA device is available (%s); use the device cpu",
                       error == cudaSuccess ? "none was found" : cudaGetErrorString(error));
 }
 
@@ -20,7 +20,7 @@ zonal_status zonal__cuda_describe(int index, zonal_device_info *info) {
     size_t free_bytes = 0, all_bytes = 0;
     zonal__cuda_on on(index);
     ZONAL_TRY(ZONAL_CUDA(cudaGetDeviceProperties(&properties, index)));
-    strncpy(info->model, properties.name, sizeof info->model - 1);
+    snprintf(info->model, sizeof info->model, "%.127s", properties.name);
     info->compute_major = properties.major;
     info->compute_minor = properties.minor;
     ZONAL_TRY(ZONAL_CUDA(cudaMemGetInfo(&free_bytes, &all_bytes)));

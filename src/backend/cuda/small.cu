@@ -88,13 +88,8 @@ int zonal__cuda_small_serves(const zonal__problem *problem) {
 
 /* Whether |log phi| stays below .9, as on the CPU: then sums of expm1 keep the digits. */
 static int is_broad(const zonal__fit *log_phi) {
-    enum { POINTS = 512 };
-    double least = 0, most = 0;
-    for (int i = 0; i <= POINTS; i++) {
-        double l = zonal__fit_value(log_phi, 2.0 * i / POINTS - 1);
-        least = l < least ? l : least;
-        most = l > most ? l : most;
-    }
+    double least, most;
+    zonal__fit_range(log_phi, &least, &most);
     return least > -0.9 && most < 0.9;
 }
 

@@ -3,6 +3,7 @@
  * where no single launch does.
  */
 #include "backend/cuda/common.cuh"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/small.cuh"
 #include "backend/cuda/stream.cuh"
 

@@ -72,7 +72,7 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
         for (int64_t k = 0; k < d; k++) largest = fmax(largest, fabs(row[k]));
         if (largest == 0)
             return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "row %lld is zero and has no direction; remove it or mend its source",
+                              "row %lld is zero and has no direction; remove it or fix its source",
                               (long long)i);
         /* Through the largest element, and by division: its inverse may overflow. */
         double sum = 0;

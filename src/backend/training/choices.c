@@ -68,7 +68,7 @@ static char *next_line(char **rest) {
 static zonal_status not_choices(const char *path, int line) {
     return ZONAL_FAIL(ZONAL_FORMAT,
                       "%s: line %d is not what a file of measured choices has there; remove the "
-                      "file, and they are measured anew",
+                      "file, and they are measured again",
                       path, line);
 }
 
@@ -112,7 +112,7 @@ static zonal_status take_over(zonal__choices *choices, const zonal__choices *fou
     if (count > ZONAL__MOST_CHOICES)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s: with it there were more than %d measured choices; remove the file, "
-                          "and they are measured anew",
+                          "and they are measured again",
                           path, ZONAL__MOST_CHOICES);
     for (int i = 0; i < found->count; i++)
         zonal__choices_put(choices, found->entry[i].key, found->entry[i].text);

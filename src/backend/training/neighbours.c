@@ -40,7 +40,7 @@ zonal_status zonal__neighbours_check_nearest(const zonal__neighbours_spec *spec,
         return ZONAL_FAIL(ZONAL_ARGUMENT, "nearest neighbours were not asked for at creation");
     if (spec->k > offered)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "k = %d nearest of %lld rows cannot be; choose k from "
+                          "k = %d is not possible with %lld rows; choose k from "
                           "1 to %lld",
                           spec->k, (long long)offered, (long long)offered);
     if (self >= 0 && self > bank - count)
@@ -66,8 +66,8 @@ zonal_status zonal__neighbours_bad_row(int64_t dim, const float *row, const char
                                        int64_t number) {
     if (norm_of(dim, row) == 0)
         return ZONAL_FAIL(ZONAL_NUMERIC,
-                          "%s %lld is zero and has no direction; remove it or mend its source",
-                          what, (long long)number);
+                          "%s %lld is zero and has no direction; remove it or fix its source", what,
+                          (long long)number);
     return ZONAL_FAIL(ZONAL_NUMERIC, "%s %lld is not finite; embeddings must be finite", what,
                       (long long)number);
 }

@@ -137,3 +137,13 @@ zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec) {
                           "the layer was made for forward only; make it with forward_only 0");
     return ZONAL_OK;
 }
+
+void zonal__layer_complete(zonal__layer_spec *spec) {
+    if (spec->epsilon == 0) spec->epsilon = 1e-5f;
+    if (spec->momentum == 0) spec->momentum = 0.1f;
+    if (spec->kind == ZONAL__LAYER_CONVOLUTION) spec->bias = 0;
+    if (spec->kind == ZONAL__LAYER_LINEAR) {
+        spec->kernel = spec->stride = 1;
+        spec->pad = 0;
+    }
+}

@@ -1,7 +1,7 @@
 /*
  * The layers of a network as a device computes them, forward and backward. What a network is made
- * of is no matter of the backend (src/nn is); it asks for one layer after the other, each created
- * once for its shapes and run in every step.
+ * of is not the backend's concern (src/nn knows); it asks for one layer after the other, each
+ * created once for its shapes and run in every step.
  *
  * Activations are [n][h][w][c] (channels last), rows of features are h = w = 1. Elements are dtype:
  * fp32, or bf16 with sums, statistics, parameters' gradients and everything per channel in fp32.
@@ -50,8 +50,8 @@
  * "scratch", which the layers of a network share, since they run one after the other. One layer is
  * not run by two threads at once.
  *
- * All arrays are memory of the device (the table's "memory"); on CUDA forward and backward only put
- * work on the stream and can be captured in a graph.
+ * All arrays are memory of the spec's device; on a GPU forward and backward only put work on the
+ * stream and can be captured in a graph.
  */
 #ifndef ZONAL_BACKEND_TRAINING_NN_H
 #define ZONAL_BACKEND_TRAINING_NN_H
@@ -117,8 +117,8 @@ typedef struct zonal__layer zonal__layer; /* each device has its own */
 
 typedef struct zonal__nn_table {
     const char *name;
-    /* What zonal__layer_shape refuses, and ZONAL_UNSUPPORTED for a dtype the device has not. *layer
-     * is NULL on failure. */
+    /* What zonal__layer_shape refuses, and ZONAL_UNSUPPORTED for a dtype that the device does not
+     * support. *layer is NULL on failure. */
     zonal_status (*create)(const zonal__layer_spec *spec, zonal__layer **layer);
     void (*destroy)(zonal__layer *layer); /* accepts NULL */
     size_t (*saved_bytes)(const zonal__layer *layer);
@@ -134,6 +134,10 @@ typedef struct zonal__nn_table {
  * bf16. On failure the outputs are left alone. */
 zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *out_w,
                                 int *out_channels);
+
+/* For the host's: fills in the defaults (epsilon 1e-5, momentum 0.1), and takes away options of one
+ * kind that the loops shared by two must not see in the other. */
+void zonal__layer_complete(zonal__layer_spec *spec);
 
 /* What every device's forward and backward check first: a training norm of one element per channel,
  * which has no variance (ZONAL_SHAPE); backward of a layer made forward_only (ZONAL_ARGUMENT). */

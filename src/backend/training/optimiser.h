@@ -1,6 +1,6 @@
 /*
  * Optimisers: one step moves a block of parameters against its gradient. What the parameters are is
- * no matter of the backend (src/nn knows); it sees fp32 blocks of "count" elements, cut into
+ * not the backend's concern (src/nn knows); it sees fp32 blocks of "count" elements, cut into
  * segments, one for each weight, scale or bias. What lies in no segment is neither read nor
  * written, so that segments may begin at aligned places.
  *
@@ -57,7 +57,7 @@ typedef struct zonal__optimiser_spec {
     zonal__optimiser_kind kind;
     int64_t count; /* elements of the blocks */
     double weight_decay;
-    double clip;                  /* the largest norm of the gradient; 0: as it comes */
+    double clip;                  /* the gradient is clipped to this norm; 0: not clipped */
     double beta1, beta2, epsilon; /* AdamW */
     double momentum;              /* SGD, LARS */
     int nesterov;                 /* SGD */
@@ -103,7 +103,7 @@ typedef struct zonal__optimiser_table {
 
     /* The memory of one part of the state (zonal__optimiser_state_names), spec.count floats laid
      * out as the parameters, for checkpoints to save and restore. ZONAL_ARGUMENT for a name that
-     * the kind has not. */
+     * the kind does not have. */
     zonal_status (*state)(zonal__optimiser *optimiser, const char *name, float **memory);
 
     /* One step. *norm is the gradient's before clipping, also where the step is refused, and then

@@ -4,8 +4,8 @@
  * program that computes losses alone does without all of it.
  *
  * A backend's folder defines zonal__training_NAME(), and cmake/ZonalBackends.cmake puts it on the
- * list. A table may be NULL: the backend has none, and whoever needs it says so by the functions
- * below. A spec's "device" says on which device of the backend the object works (NULL: its first).
+ * list. A table may be NULL: the backend has none, and the functions below say so to those who need
+ * it. A spec's "device" says on which device of the backend the object works (NULL: its first).
  */
 #ifndef ZONAL_BACKEND_TRAINING_TABLES_H
 #define ZONAL_BACKEND_TRAINING_TABLES_H

@@ -1,7 +1,7 @@
 /*
  * Views: pictures made of source pictures by drawn parameters, as a network takes them. Who draws
- * the parameters is no matter of the backend (src/data does); given the same ones, every device
- * makes the same picture to 1/255 per element.
+ * the parameters is not the backend's concern (src/data draws them); given the same ones, every
+ * device makes the same picture to 1/255 per element.
  *
  * A view is computed in float on [0, 1] (source elements over 255), in this order:
  *

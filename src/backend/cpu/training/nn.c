@@ -2,6 +2,7 @@
 #include "backend/training/nn.h"
 
 #include "backend/cpu/threads.h"
+#include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"
 
@@ -21,16 +22,6 @@ static void destroy(zonal__layer *layer) {
     zonal__free(layer);
 }
 
-static void complete(zonal__layer_spec *spec) {
-    if (spec->epsilon == 0) spec->epsilon = 1e-5f;
-    if (spec->momentum == 0) spec->momentum = 0.1f;
-    if (spec->kind == ZONAL__LAYER_CONVOLUTION) spec->bias = 0;
-    if (spec->kind == ZONAL__LAYER_LINEAR) {
-        spec->kernel = spec->stride = 1;
-        spec->pad = 0;
-    }
-}
-
 static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     int h, w, channels;
     zonal__layer *layer;
@@ -40,7 +31,7 @@ static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     ZONAL_TRY(zonal__alloc(1, families[spec->kind]->bytes, "a layer", (void **)&layer));
     layer->family = families[spec->kind];
     layer->spec = *spec;
-    complete(&layer->spec);
+    zonal__layer_complete(&layer->spec);
     layer->out_h = h;
     layer->out_w = w;
     layer->out_channels = channels;

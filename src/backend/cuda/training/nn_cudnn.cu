@@ -384,7 +384,7 @@ static zonal_status create(const zonal__plan_shape *shape, const char *text, voi
     const char *engine = text + strlen(zonal__way_cudnn.name);
     *out = NULL;
     if (*engine++ != ' ' || !is_possible(shape))
-        return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" is no engine of cuDNN for this", text);
+        return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" is not an engine of cuDNN for this", text);
     ZONAL_TRY(zonal__libraries_cudnn(&handle));
     ZONAL_TRY(zonal__alloc(1, sizeof(cudnn_plan), "a plan of cuDNN", &memory));
     cudnn_plan *p = (cudnn_plan *)memory;

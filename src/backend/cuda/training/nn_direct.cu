@@ -127,7 +127,7 @@ static zonal_status create(const zonal__plan_shape *shape, const char *text, voi
     void *memory;
     *out = NULL;
     if (strcmp(text, zonal__way_direct.name) != 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "there is no way to compute called \"%s\"", text);
+        return ZONAL_FAIL(ZONAL_FORMAT, "there is no implementation \"%s\"", text);
     /* A block per weight, or per 256 outputs: as many as a launch takes. */
     int64_t count = zonal__plan_elements(shape, zonal__plan_output(shape));
     int64_t blocks = shape->direction == ZONAL__FILTER ? count : (count + THREADS - 1) / THREADS;

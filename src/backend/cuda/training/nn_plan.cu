@@ -79,7 +79,7 @@ static zonal_status build(const zonal__plan_shape *shape, const char *text, zona
     void *memory;
     const zonal__way *way = way_of(text);
     *out = NULL;
-    if (!way) return ZONAL_FAIL(ZONAL_FORMAT, "there is no way to compute called \"%s\"", text);
+    if (!way) return ZONAL_FAIL(ZONAL_FORMAT, "there is no implementation \"%s\"", text);
     ZONAL_TRY(zonal__alloc(1, sizeof(zonal__plan), "a plan", &memory));
     zonal__plan *plan = (zonal__plan *)memory;
     plan->way = way;
@@ -212,7 +212,7 @@ static zonal_status choose(const zonal__plan_shape *shape, const char *key,
             return ZONAL_OK;
         }
     }
-    zonal__log("neither cuDNN nor cuBLASLt can do %s here; it is done by plain loops, slowly", key);
+    zonal__log("neither cuDNN nor cuBLASLt supports %s here; slow plain loops are used", key);
     ZONAL_TRY(build(shape, zonal__way_direct.name, out));
     zonal__libraries_put(key, zonal__way_direct.name);
     return ZONAL_OK;
@@ -225,7 +225,7 @@ static zonal_status create(const zonal__plan_shape *shape, zonal__plan **out) {
     if (zonal__libraries_find(key, text)) {
         zonal_status status = build(shape, text, out);
         if (status == ZONAL_OK || status == ZONAL_MEMORY) return status;
-        zonal__log("the choice \"%s\" for %s does not work here; measuring anew", text, key);
+        zonal__log("the choice \"%s\" for %s does not work here; measuring again", text, key);
     }
     ZONAL_TRY(zonal__alloc(1, sizeof(zonal__contenders), "the contenders", &memory));
     zonal_status status = choose(shape, key, (zonal__contenders *)memory, out);

@@ -158,7 +158,7 @@ static zonal_status check_algorithm(product *p, const char *text) {
     cublasLtMatmulHeuristicResult_t result = {};
     cublasLtHandle_t handle;
     if (!read_algorithm(text, &p->algorithm))
-        return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" is no algorithm of cuBLASLt", text);
+        return ZONAL_FAIL(ZONAL_FORMAT, "\"%s\" is not an algorithm of cuBLASLt", text);
     ZONAL_TRY(zonal__libraries_lt(&handle));
     ZONAL_TRY(ZONAL_LT(cublasLtMatmulAlgoCheck(handle, p->how, p->a, p->b, p->out, p->out,
                                                &p->algorithm, &result)));

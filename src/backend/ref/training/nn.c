@@ -27,17 +27,6 @@ static void destroy(zonal__layer *layer) {
     zonal__free(layer);
 }
 
-/* The defaults, and options of one kind that the loops shared by two must not see in the other. */
-static void complete(zonal__layer_spec *spec) {
-    if (spec->epsilon == 0) spec->epsilon = 1e-5f;
-    if (spec->momentum == 0) spec->momentum = 0.1f;
-    if (spec->kind == ZONAL__LAYER_CONVOLUTION) spec->bias = 0;
-    if (spec->kind == ZONAL__LAYER_LINEAR) {
-        spec->kernel = spec->stride = 1;
-        spec->pad = 0;
-    }
-}
-
 static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     int h, w, channels;
     zonal__layer *layer;
@@ -46,7 +35,7 @@ static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     ZONAL_TRY(zonal__layer_shape(spec, &h, &w, &channels));
     ZONAL_TRY(ZONAL_NEW(&layer, 1, "a layer"));
     layer->spec = *spec;
-    complete(&layer->spec);
+    zonal__layer_complete(&layer->spec);
     layer->out_h = h;
     layer->out_w = w;
     layer->out_channels = channels;

@@ -1,0 +1,586 @@
+#include "fake_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "test.h"
+
+enum { MOST_BLOCKS = 4096 };
+#define MOVED ((uintptr_t)1 << 62)
+
+typedef struct block {
+    uintptr_t begin; /* in the host's memory; 0: free */
+    size_t bytes;
+    int index;
+} block;
+
+typedef struct mark { /* a stream or an event */
+    int index;
+} mark;
+
+static block blocks[MOST_BLOCKS];
+static fake_counts counts[FAKE_DEVICES];
+
+fake_counts fake_count(int index) {
+    return counts[index];
+}
+
+/* ---- pointers -------------------------------------------------------------------------------- */
+
+static void *moved(const void *host) {
+    return host ? (void *)((uintptr_t)host + MOVED) : NULL;
+}
+
+static void enter(const void *host, size_t bytes, int index) {
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (!blocks[i].begin) {
+            blocks[i] = (block){(uintptr_t)host, bytes, index};
+            return;
+        }
+    abort();
+}
+
+static void leave(const void *host) {
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (blocks[i].begin == (uintptr_t)host) blocks[i].begin = 0;
+}
+
+/* The host's address of "bytes" bytes of the device; NULL of NULL. */
+static void *reach(int index, const void *pointer, size_t bytes) {
+    uintptr_t at = (uintptr_t)pointer - MOVED;
+    if (!pointer) return NULL;
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (blocks[i].begin && at >= blocks[i].begin &&
+            at - blocks[i].begin + bytes <= blocks[i].bytes) {
+            CHECK_MSG(blocks[i].index == index, "memory of fake:%d used on fake:%d",
+                      blocks[i].index, index);
+            return (void *)at;
+        }
+    CHECK_MSG(0, "%p (%zu bytes) is no memory of fake:%d", (const void *)pointer, bytes, index);
+    abort(); /* whoever follows it ends here as well */
+}
+
+static void own(int index, const void *stream_or_event) {
+    const mark *m = stream_or_event;
+    if (m) CHECK_MSG(m->index == index, "a stream of fake:%d used on fake:%d", m->index, index);
+}
+
+static int index_of(const zonal__device *device) {
+    CHECK(device && strncmp(device->name, "fake:", 5) == 0);
+    return device ? device->index : 0;
+}
+
+/* ---- the runtime ----------------------------------------------------------------------------- */
+
+static zonal_status take(const zonal__device *d, size_t bytes, const char *what, void **out) {
+    void *host;
+    *out = NULL;
+    ZONAL_TRY(zonal__alloc((int64_t)(bytes ? bytes : 1), 1, what, &host));
+    enter(host, bytes ? bytes : 1, d->index);
+    counts[d->index].blocks++;
+    *out = moved(host);
+    return ZONAL_OK;
+}
+
+static void give_back(const zonal__device *d, void *memory) {
+    void *host = reach(d->index, memory, 1);
+    if (!host) return;
+    leave(host);
+    counts[d->index].blocks--;
+    zonal__free(host);
+}
+
+static zonal_status send(const zonal__device *d, void *to, const void *host, size_t bytes) {
+    if (bytes) memcpy(reach(d->index, to, bytes), host, bytes);
+    return ZONAL_OK;
+}
+
+static zonal_status fetch(const zonal__device *d, void *host, const void *from, size_t bytes) {
+    if (bytes) memcpy(host, reach(d->index, from, bytes), bytes);
+    return ZONAL_OK;
+}
+
+static zonal_status room(const zonal__device *d, size_t *free_bytes, size_t *all_bytes) {
+    (void)d;
+    *free_bytes = *all_bytes = (size_t)1 << 30;
+    return ZONAL_OK;
+}
+
+static zonal_status wait_all(const zonal__device *d) {
+    (void)d;
+    return ZONAL_OK;
+}
+
+static zonal_status take_pinned(const zonal__device *d, size_t bytes, void **out) {
+    counts[d->index].pinned++;
+    return zonal__alloc((int64_t)(bytes ? bytes : 1), 1, "pinned memory", out);
+}
+
+static void give_back_pinned(const zonal__device *d, void *memory) {
+    if (memory) counts[d->index].pinned--;
+    zonal__free(memory);
+}
+
+static zonal_status make_mark(const zonal__device *d, void **out) {
+    mark *m;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&m, 1, "a mark"));
+    m->index = d->index;
+    *out = m;
+    return ZONAL_OK;
+}
+
+static zonal_status make_stream(const zonal__device *d, void **out) {
+    ZONAL_TRY(make_mark(d, out));
+    counts[d->index].streams++;
+    return ZONAL_OK;
+}
+
+static void drop_stream(const zonal__device *d, void *stream) {
+    own(d->index, stream);
+    if (stream) counts[d->index].streams--;
+    zonal__free(stream);
+}
+
+static zonal_status make_event(const zonal__device *d, void **out) {
+    ZONAL_TRY(make_mark(d, out));
+    counts[d->index].events++;
+    return ZONAL_OK;
+}
+
+static void drop_event(const zonal__device *d, void *event) {
+    own(d->index, event);
+    if (event) counts[d->index].events--;
+    zonal__free(event);
+}
+
+static zonal_status send_on(const zonal__device *d, void *stream, void *to, const void *host,
+                            size_t bytes) {
+    own(d->index, stream);
+    counts[d->index].copies++;
+    return send(d, to, host, bytes);
+}
+
+static zonal_status copy_on(const zonal__device *d, void *stream, void *to, const void *from,
+                            size_t bytes) {
+    own(d->index, stream);
+    counts[d->index].copies++;
+    memcpy(reach(d->index, to, bytes), reach(d->index, from, bytes), bytes);
+    return ZONAL_OK;
+}
+
+static zonal_status both(const zonal__device *d, void *event, void *stream) {
+    own(d->index, event);
+    own(d->index, stream);
+    return ZONAL_OK;
+}
+
+static zonal_status wait_event(const zonal__device *d, void *event) {
+    own(d->index, event);
+    return ZONAL_OK;
+}
+
+static zonal_status time_once(const zonal__device *d,
+                              zonal_status (*enqueue)(void *context, void *stream), void *context,
+                              int graph, int warm, int runs, double *microseconds) {
+    mark stream = {d->index};
+    (void)graph, (void)warm, (void)runs;
+    *microseconds = 1;
+    return enqueue(context, &stream);
+}
+
+/* No graphs: the layers above must do without. */
+static const zonal__runtime runtime = {.alloc = take,
+                                       .free = give_back,
+                                       .write = send,
+                                       .read = fetch,
+                                       .memory = room,
+                                       .synchronise = wait_all,
+                                       .pinned_alloc = take_pinned,
+                                       .pinned_free = give_back_pinned,
+                                       .stream_create = make_stream,
+                                       .stream_destroy = drop_stream,
+                                       .write_on = send_on,
+                                       .copy_on = copy_on,
+                                       .event_create = make_event,
+                                       .event_destroy = drop_event,
+                                       .event_record = both,
+                                       .event_hold = both,
+                                       .event_wait = wait_event,
+                                       .time = time_once};
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+struct zonal__work {
+    zonal__problem problem;
+    int index;
+    const zonal__operation_table *cpu, *align; /* align: of an objective */
+    zonal__work *inner, *inner_align;
+    void *stream;
+    zonal_status bad; /* of the runs since the last check; its sentence */
+    char sentence[768];
+};
+
+static void drop(zonal__work *w) {
+    if (!w) return;
+    if (w->inner) w->cpu->destroy(w->inner);
+    if (w->inner_align) w->align->destroy(w->inner_align);
+    counts[w->index].blocks--;
+    zonal__free(w);
+}
+
+static zonal_status make(const zonal__problem *problem, zonal__operation operation,
+                         zonal__work **out) {
+    zonal__work *w;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&w, 1, "the fake work"));
+    w->problem = *problem;
+    w->index = index_of(problem->device);
+    counts[w->index].blocks++;
+    w->cpu = zonal__backend_cpu()->operations[operation];
+    status = w->cpu->create(problem, &w->inner);
+    if (status == ZONAL_OK)
+        *out = w;
+    else
+        drop(w);
+    return status;
+}
+
+static zonal_status make_pairs(const zonal__problem *p, zonal__work **out) {
+    return make(p, ZONAL__PAIRS, out);
+}
+static zonal_status make_kl(const zonal__problem *p, zonal__work **out) {
+    return make(p, ZONAL__KL, out);
+}
+static zonal_status make_moments(const zonal__problem *p, zonal__work **out) {
+    return make(p, ZONAL__MOMENTS, out);
+}
+static zonal_status make_sliced(const zonal__problem *p, zonal__work **out) {
+    return make(p, ZONAL__SLICED, out);
+}
+
+static zonal_status make_objective(const zonal__problem *p, zonal__work **out) {
+    zonal__problem one = *p, all = *p;
+    one.views = one.global_views = 1;
+    all.offset = 0, all.factor = 1;
+    ZONAL_TRY(make(&one,
+                   p->psi       ? ZONAL__PAIRS
+                   : p->log_phi ? ZONAL__KL
+                   : p->sliced  ? ZONAL__SLICED
+                                : ZONAL__MOMENTS,
+                   out));
+    (*out)->problem = *p;
+    (*out)->align = zonal__backend_cpu()->operations[ZONAL__INVARIANCE];
+    return (*out)->align->create(&all, &(*out)->inner_align);
+}
+
+/* A device does not refuse a row at once; it tells when it is asked. */
+static zonal_status note(zonal__work *w, zonal_status status) {
+    if (status != ZONAL_OK && w->bad == ZONAL_OK) {
+        w->bad = status;
+        snprintf(w->sentence, sizeof w->sentence, "%s", zonal_last_error()->message);
+    }
+    return ZONAL_OK;
+}
+
+static uint32_t step_of(const zonal__work *w, uint32_t step) {
+    const uint32_t *word = w->problem.device_step;
+    return word ? *(const uint32_t *)reach(w->index, word, sizeof *word) : step;
+}
+
+static zonal_status run(zonal__work *w, const void *x, uint32_t step, double *value, void *gradient,
+                        double scale) {
+    size_t bytes = (size_t)(w->problem.rows * w->problem.dim) * sizeof(float);
+    own(w->index, w->stream);
+    counts[w->index].runs++;
+    return note(w, w->cpu->run(w->inner, reach(w->index, x, bytes), step_of(w, step),
+                               reach(w->index, value, sizeof *value),
+                               reach(w->index, gradient, bytes), scale));
+}
+
+/* In the CPU's order of roundings. */
+static zonal_status run_objective(zonal__work *w, const void *z, uint32_t step, double *value,
+                                  void *gradient, double scale) {
+    const zonal__problem *p = &w->problem;
+    int64_t count = p->rows * p->dim;
+    size_t bytes = (size_t)(p->views * count) * sizeof(float);
+    const float *x = reach(w->index, z, bytes);
+    float *g = reach(w->index, gradient, bytes);
+    zonal_objective_parts *parts = reach(w->index, value, sizeof *parts);
+    double sum = 0, one, inverse = 1 / (double)p->views;
+    CHECK(scale == 1);
+    own(w->index, w->stream);
+    counts[w->index].runs++;
+    for (int64_t v = 0; v < p->views; v++) {
+        float *to = g ? g + v * count : NULL;
+        note(w, w->cpu->run(w->inner, x + v * count, step_of(w, step), &one, to, 1));
+        for (int64_t i = 0; to && i < count; i++) to[i] *= (float)(p->lambda * p->gain * inverse);
+        sum += one;
+    }
+    note(w, w->align->run(w->inner_align, x, 0, &parts->invariance, g, 1 - p->lambda));
+    parts->discrepancy = sum * inverse;
+    parts->total = (1 - p->lambda) * parts->invariance + p->lambda * p->gain * parts->discrepancy;
+    parts->gain = p->gain;
+    parts->threshold = p->threshold;
+    return ZONAL_OK;
+}
+
+static size_t scratch(const zonal__work *w) {
+    return w->cpu->scratch_bytes(w->inner);
+}
+
+static void set_stream(zonal__work *w, void *stream) {
+    own(w->index, stream);
+    w->stream = stream;
+}
+
+static zonal_status check(zonal__work *w) {
+    zonal_status status = w->bad;
+    w->bad = ZONAL_OK;
+    return status == ZONAL_OK ? status : ZONAL_FAIL(status, "%s", w->sentence);
+}
+
+#define OPERATION(make_, run_)                                                                     \
+    {                                                                                              \
+        .create = make_, .run = run_, .destroy = drop, .scratch_bytes = scratch,                   \
+        .set_stream = set_stream, .check = check                                                   \
+    }
+static const zonal__operation_table pairs = OPERATION(make_pairs, run),
+                                    kl = OPERATION(make_kl, run),
+                                    moments = OPERATION(make_moments, run),
+                                    sliced = OPERATION(make_sliced, run),
+                                    objective = OPERATION(make_objective, run_objective);
+
+static zonal_status count_devices(int *count) {
+    *count = FAKE_DEVICES;
+    return ZONAL_OK;
+}
+
+static zonal_status describe(int index, zonal_device_info *info) {
+    snprintf(info->model, sizeof info->model, "Fake %d", index);
+    info->compute_major = 4;
+    info->compute_minor = 2;
+    info->total_memory = info->free_memory = (uint64_t)1 << 30;
+    return ZONAL_OK;
+}
+
+/* ---- layers, views, optimisers --------------------------------------------------------------- */
+
+struct zonal__layer {
+    zonal__layer_spec spec;
+    int index;
+    zonal__layer *inner;
+    void *stream;
+};
+
+static zonal_status make_layer(const zonal__layer_spec *spec, zonal__layer **out) {
+    zonal__layer *l;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&l, 1, "a fake layer"));
+    l->spec = *spec;
+    l->index = index_of(spec->device);
+    status = zonal__nn_cpu()->create(spec, &l->inner);
+    if (status == ZONAL_OK)
+        *out = l;
+    else
+        zonal__free(l);
+    return status;
+}
+
+static void drop_layer(zonal__layer *l) {
+    if (!l) return;
+    zonal__nn_cpu()->destroy(l->inner);
+    zonal__free(l);
+}
+
+static size_t saved_bytes(const zonal__layer *l) {
+    return zonal__nn_cpu()->saved_bytes(l->inner);
+}
+
+static size_t scratch_bytes(const zonal__layer *l) {
+    return zonal__nn_cpu()->scratch_bytes(l->inner);
+}
+
+/* How long each array is the network's matter; that it begins inside a block is checked. */
+static zonal__layer_arrays reach_arrays(zonal__layer *l, const zonal__layer_arrays *a) {
+    zonal__layer_arrays r = *a;
+    own(l->index, l->stream);
+    counts[l->index].runs++;
+#define REACH(field) r.field = reach(l->index, a->field, 1)
+    REACH(x), REACH(residual), REACH(y), REACH(weight), REACH(bias), REACH(scale);
+    REACH(running_mean), REACH(running_variance), REACH(saved), REACH(scratch);
+    REACH(dy), REACH(dy_more), REACH(dx), REACH(dresidual), REACH(dweight), REACH(dbias);
+    REACH(dscale);
+#undef REACH
+    return r;
+}
+
+static zonal_status forward(zonal__layer *l, const zonal__layer_arrays *a, int training) {
+    const zonal__layer_arrays r = reach_arrays(l, a);
+    return zonal__nn_cpu()->forward(l->inner, &r, training);
+}
+
+static zonal_status backward(zonal__layer *l, const zonal__layer_arrays *a) {
+    const zonal__layer_arrays r = reach_arrays(l, a);
+    return zonal__nn_cpu()->backward(l->inner, &r);
+}
+
+static void layer_stream(zonal__layer *l, void *stream) {
+    own(l->index, stream);
+    l->stream = stream;
+}
+
+static const zonal__nn_table layers = {.name = "fake",
+                                       .create = make_layer,
+                                       .destroy = drop_layer,
+                                       .saved_bytes = saved_bytes,
+                                       .scratch_bytes = scratch_bytes,
+                                       .forward = forward,
+                                       .backward = backward,
+                                       .set_stream = layer_stream};
+
+struct zonal__views {
+    int index;
+    zonal__views *inner;
+};
+
+static zonal_status make_views(const zonal__views_spec *spec, zonal__views **out) {
+    zonal__views *v;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&v, 1, "fake views"));
+    v->index = index_of(spec->device);
+    status = zonal__views_cpu()->create(spec, &v->inner);
+    if (status == ZONAL_OK)
+        *out = v;
+    else
+        zonal__free(v);
+    return status;
+}
+
+static zonal_status run_views(zonal__views *v, const uint8_t *base, const zonal__picture *pictures,
+                              const zonal__view *view, int64_t count, void *out) {
+    counts[v->index].runs++;
+    return zonal__views_cpu()->run(v->inner, reach(v->index, base, 1), reach(v->index, pictures, 1),
+                                   reach(v->index, view, (size_t)count * sizeof *view), count,
+                                   reach(v->index, out, 1));
+}
+
+static void drop_views(zonal__views *v) {
+    if (!v) return;
+    zonal__views_cpu()->destroy(v->inner);
+    zonal__free(v);
+}
+
+static const zonal__views_table views = {
+    .name = "fake", .create = make_views, .run = run_views, .destroy = drop_views};
+
+struct zonal__optimiser {
+    zonal__optimiser_spec spec;
+    int index;
+    zonal__optimiser *inner;
+    float *state[2]; /* the host's address of those that were asked for */
+};
+
+static zonal_status make_optimiser(const zonal__optimiser_spec *spec,
+                                   const zonal__optimiser_segment *segments, int64_t segment_count,
+                                   zonal__optimiser **out) {
+    zonal__optimiser *o;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&o, 1, "a fake optimiser"));
+    o->spec = *spec;
+    o->index = index_of(spec->device);
+    status = zonal__optimiser_cpu()->create(spec, segments, segment_count, &o->inner);
+    if (status == ZONAL_OK)
+        *out = o;
+    else
+        zonal__free(o);
+    return status;
+}
+
+static void drop_optimiser(zonal__optimiser *o) {
+    if (!o) return;
+    for (int i = 0; i < 2; i++)
+        if (o->state[i]) leave(o->state[i]);
+    zonal__optimiser_cpu()->destroy(o->inner);
+    zonal__free(o);
+}
+
+static zonal_status state(zonal__optimiser *o, const char *name, float **memory) {
+    int i;
+    ZONAL_TRY(zonal__optimiser_state_index(o->spec.kind, name, &i));
+    ZONAL_TRY(zonal__optimiser_cpu()->state(o->inner, name, memory));
+    if (!o->state[i]) enter(*memory, (size_t)o->spec.count * sizeof **memory, o->index);
+    o->state[i] = *memory;
+    *memory = moved(*memory);
+    return ZONAL_OK;
+}
+
+static zonal__optimiser_arrays reach_parameters(zonal__optimiser *o,
+                                                const zonal__optimiser_arrays *a) {
+    zonal__optimiser_arrays r = *a;
+    size_t bytes = (size_t)o->spec.count * sizeof(float);
+    r.parameters = reach(o->index, a->parameters, bytes);
+    r.gradients = reach(o->index, a->gradients, bytes);
+    r.copy = reach(o->index, a->copy, bytes / 2);
+    counts[o->index].runs++;
+    return r;
+}
+
+static zonal_status step(zonal__optimiser *o, const zonal__optimiser_arrays *arrays,
+                         const zonal__optimiser_numbers *numbers, double *norm) {
+    const zonal__optimiser_arrays r = reach_parameters(o, arrays);
+    return zonal__optimiser_cpu()->step(o->inner, &r, reach(o->index, numbers, sizeof *numbers),
+                                        reach(o->index, norm, sizeof *norm));
+}
+
+static zonal_status status_of(zonal__optimiser *o) {
+    (void)o;
+    return ZONAL_OK;
+}
+
+static zonal_status copy(zonal__optimiser *o, const zonal__optimiser_arrays *arrays) {
+    const zonal__optimiser_arrays r = reach_parameters(o, arrays);
+    return zonal__optimiser_cpu()->copy(o->inner, &r);
+}
+
+static const zonal__optimiser_table optimisers = {.name = "fake",
+                                                  .create = make_optimiser,
+                                                  .destroy = drop_optimiser,
+                                                  .state = state,
+                                                  .step = step,
+                                                  .status = status_of,
+                                                  .copy = copy};
+
+static int never(void) {
+    return 0;
+}
+
+int fake_register(void) {
+    static zonal__backend backend;
+    static zonal__training_tables tables;
+    if (backend.name) return 1;
+    backend = (zonal__backend){.name = "fake",
+                               .count = count_devices,
+                               .describe = describe,
+                               .runtime = &runtime,
+                               .precisions = 1u << ZONAL_PRECISION_FP32,
+                               .dtypes = 1u << ZONAL_DTYPE_FP32,
+                               .pairs_pay_up_to = 100,
+                               .operations = {[ZONAL__PAIRS] = &pairs,
+                                              [ZONAL__KL] = &kl,
+                                              [ZONAL__MOMENTS] = &moments,
+                                              [ZONAL__SLICED] = &sliced,
+                                              [ZONAL__OBJECTIVE] = &objective}};
+    tables = (zonal__training_tables){.backend = "fake",
+                                      .layers = &layers,
+                                      .views = &views,
+                                      .optimisers = &optimisers,
+                                      .bf16_pays = never};
+    return CHECK_OK(zonal__device_register(&backend)) &&
+           CHECK_OK(zonal__training_register(&tables));
+}
