@@ -145,7 +145,7 @@ static zonal_status print_json(const settings *s, const result *r) {
         zonal__json_key_text(&json, "estimator", estimator_name(r));
     if (r->loss.discrepancy == ZONAL_DISCREPANCY_KL)
         zonal__json_key_text(&json, "kl_norm", zonal__kl_norm_words[r->loss.kl_norm]);
-    zonal__json_key_text(&json, "device", r->loss.device);
+    zonal__json_key_text(&json, "device", r->info.device);
     zonal__json_key_text(&json, "precision", zonal__precision_words[r->loss.precision]);
     zonal__json_key_text(&json, "backend", r->info.backend);
     zonal__json_key_text(&json, "implementation",

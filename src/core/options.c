@@ -52,6 +52,7 @@ static zonal_status gather(gathering *g, const zonal__option *entry, const frame
     for (int i = 0; entry->table(i, &inner); i++) {
         if (is_left_out(g, &here, inner.name)) continue;
         inner.target += entry->target;
+        if (inner.type != ZONAL__OPTION_TABLE) inner.table = entry->table;
         ZONAL_TRY(gather(g, &inner, &here));
     }
     return ZONAL_OK;

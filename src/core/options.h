@@ -94,7 +94,7 @@ struct zonal__option {
     zonal_status (*set)(void *values, const zonal__option *option, const char *shown,
                         const char *text);
     /* TABLE: fills the i-th entry and returns 1; 0 past the last. A function, since entries may be
-     * made from other records. */
+     * made from other records. Of an entry that came from a table: that table's. */
     int (*table)(int i, zonal__option *entry);
     const char *const *without; /* TABLE: names that are left out of it; NULL: none */
 };

@@ -264,14 +264,16 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .most = INFINITY,
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
          .set = mark_gain,
-         .help = "the gain as a multiple of the collapse threshold"},
+         .help = "set the gain to this multiple of the collapse threshold"},
         {.name = "selectivity",
          .type = ZONAL__OPTION_DOUBLE,
          IN_OBJECTIVE(gain_value),
          .most = INFINITY,
          .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
          .set = mark_gain,
-         .help = "the gain by its selectivity S: how strongly directions follow what views share"}};
+         .help = "set the gain so that the selectivity S has this value: how strongly directions "
+                 "follow "
+                 "what views share"}};
     return ENTRY_OF(list, i, entry);
 }
 
@@ -310,15 +312,17 @@ int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
     return 1;
 }
 
+/* An option of the same name may be the command's own. */
 void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *options, char *out,
                         size_t size) {
-    zonal__option entry;
     out[0] = '\0';
-    for (int i = 0; zonal__option_entry(loss_table, i, &entry); i++) {
+    for (int i = 0; options->table[i].name; i++) {
+        const zonal__option *option = &options->table[i];
         size_t length = strlen(out);
-        if (zonal__options_source(options, entry.name) == ZONAL__SOURCE_FLAG &&
-            !zonal__loss_uses(loss, entry.name))
-            snprintf(out + length, size - length, "%s--%s", length ? ", " : "", entry.name);
+        int ours = option->table == zonal__loss_option || option->table == zonal__kernel_option;
+        if (ours && options->state[i].source == ZONAL__SOURCE_FLAG &&
+            !zonal__loss_uses(loss, option->name))
+            snprintf(out + length, size - length, "%s--%s", length ? ", " : "", option->name);
     }
 }
 

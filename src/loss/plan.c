@@ -69,7 +69,7 @@ static zonal_status check_use(const zonal_loss_options *options) {
     const struct {
         const char *name;
         int set;
-    } list[] = {{"estimator", options->estimator != ZONAL_ESTIMATOR_AUTO},
+    } list[] = {{"estimator", options->estimator == ZONAL_ESTIMATOR_U},
                 {"kl-norm", options->kl_norm != ZONAL_KL_NORM_AUTO},
                 {"unit", options->unit_rows},
                 {"without-multiplicity", options->kernel.without_multiplicity}};

@@ -126,7 +126,7 @@ static int heavy(void) {
 
 int main(int argc, char **argv) {
     static float z[64 * 16], gradient[64 * 16];
-    zonal_loss_options options;
+    zonal_loss_options options = ZONAL_LOSS_OPTIONS_INIT;
     zonal_plan *plan = NULL;
     double collapsed = NAN, spread = NAN;
     void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
