@@ -4,7 +4,7 @@
     bench/augment_torch.py [--views 512] [--side 224] [--workers 2] [--blur pillow|torchvision]
                            [--runs 5]
 
-Written as a careful user would: pictures decoded beforehand, transforms on PIL images (faster than
+Written as a careful user would: images decoded beforehand, transforms on PIL images (faster than
 on float tensors), one process per worker, each with one torch thread and its share of the views.
 Every view goes through RandomResizedCrop, flip, ColorJitter, grey, blur, solarise, ToTensor and
 Normalize. torchvision's own GaussianBlur is a convolution with all taps of the square; the blur
@@ -33,7 +33,7 @@ except ImportError as missing:
     print(f"augment_torch: {missing}", file=sys.stderr)
     sys.exit(3)
 
-PICTURES, WIDTH, HEIGHT = 64, 500, 375
+IMAGES, WIDTH, HEIGHT = 64, 500, 375
 
 
 class PillowBlur:
@@ -57,10 +57,10 @@ def pipeline(first, side, blur_kind):
     ])
 
 
-def pictures(seed):
+def make_images(seed):
     """Smooth noise: resampling and colours cost the same for every content."""
     generator = np.random.default_rng(seed)
-    small = generator.integers(0, 256, (PICTURES, HEIGHT // 5, WIDTH // 5, 3), dtype=np.uint8)
+    small = generator.integers(0, 256, (IMAGES, HEIGHT // 5, WIDTH // 5, 3), dtype=np.uint8)
     return [Image.fromarray(p).resize((WIDTH, HEIGHT), Image.BILINEAR) for p in small]
 
 
@@ -70,13 +70,13 @@ def work(number, options, start, done):
     torch.manual_seed(number)
     random.seed(number)
     both = [pipeline(True, options.side, options.blur), pipeline(False, options.side, options.blur)]
-    images = pictures(number)
+    images = make_images(number)
     out = torch.empty(2, 3, options.side, options.side)
     while start.get():
         begin = time.process_time()
         for n in range(number, options.views // 2, options.workers):
             for v in range(2):
-                out[v] = both[v](images[n % PICTURES])
+                out[v] = both[v](images[n % IMAGES])
         done.put(time.process_time() - begin)
 
 

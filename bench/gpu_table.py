@@ -102,7 +102,7 @@ def print_losses(lines):
 def print_training(lines):
     torch = {l["row"]: l["torch"] for l in lines if "torch" in l and "row" in l}
     print(
-        f"{'step of training':<16} {'ms':>8} {'pictures/s':>10} {'views in':>9} {'speed':>6}"
+        f"{'step of training':<16} {'ms':>8} {'images/s':>10} {'views in':>9} {'speed':>6}"
         f" {'MiB':>7} {'PyTorch':>8} {'ratio':>6} {'MiB':>7}  {'mode'}"
     )
     for row in lines:

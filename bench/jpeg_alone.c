@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     double begin = now();
     for (int i = 1; i < argc; i++) bytes += decode(&files[i], &pixels, &room);
     double seconds = now() - begin;
-    printf("libjpeg alone: %d pictures, %.3f s, %.1f pictures/s, %.3f GB/s\n", argc - 1, seconds,
+    printf("libjpeg alone: %d images, %.3f s, %.1f images/s, %.3f GB/s\n", argc - 1, seconds,
            (argc - 1) / seconds, (double)bytes / seconds / 1e9);
     return 0;
 }

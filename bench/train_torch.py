@@ -5,9 +5,9 @@
                          [--width 1] [--precision bf16|fp32] [--threads 2] [--form compile+graph]
                          [--compile-mode default]
 
-A step is what "zonal bench train" makes: two views of each of --batch pictures through a ResNet
+A step is what "zonal bench train" makes: two views of each of --batch images through a ResNet
 (ImageNet's stem) and a projector 2048-2048-256 with norms and GELU, alignment and MMD under the
-heat kernel, backward, AdamW. The views lie on the device already. "/1" behind a side means pictures
+heat kernel, backward, AdamW. The views lie on the device already. "/1" behind a side means images
 of one channel instead of three. Networks are written out here: torchvision is not needed.
 
 On a GPU, --form is the strongest way of running the step that is tried:
@@ -94,7 +94,7 @@ def scaled(channels, width):
 
 
 class Network(nn.Module):
-    """Pictures to projections."""
+    """Images to projections."""
 
     def __init__(self, depth, channels, width):
         super().__init__()

@@ -38,15 +38,15 @@ mkdir -p "$folder"
 rm -rf "$sliced" "$exact" # of an earlier demo
 
 title "1. One network, two losses"
-say "A small ResNet learns, without labels, to know a picture of a cloud again after" \
+say "A small ResNet learns, without labels, to know an image of a cloud again after" \
     "it was turned, shifted, scaled and lit otherwise. Both runs see the same" \
-    "pictures in the same order. First SUSReg, which looks along 1024 random" \
+    "images in the same order. First SUSReg, which looks along 1024 random" \
     "directions in each step:" ""
 try train --config recipes/demo.toml --method susreg --out "$sliced" "$@"
 say "" "Then KL under the heat kernel, which is exact:" ""
 try train --config recipes/demo.toml --method kl-heat --out "$exact" "$@"
 
-title "2. Does a view find the other view of its picture?"
+title "2. Does a view find the other view of its image?"
 say "2000 textures that were not trained on, 100 at a time: R@1 is the share of views" \
     "whose nearest neighbour among 199 is the other view of the same texture. Chance" \
     "is 0.5 percent." ""
@@ -72,7 +72,7 @@ try sample subspace --rank 7 --out "$folder/subspace.npy"
 try test "$folder/subspace.npy"
 
 say "" "Next:" \
-    "  $program train FOLDER       your own pictures; docs/training.md says more" \
+    "  $program train FOLDER       your own images; docs/training.md says more" \
     "  $program export $exact --out backbone.safetensors" \
     "  $program loss $folder/subspace.npy --method mmd-heat" \
     "  $program bench loss         how fast the losses are here" \

@@ -50,25 +50,25 @@ last() { grep "\"kind\": \"$1\"" "$2/metrics.jsonl" | tail -n 1; }
 record() { # run, method, S, t, seed
     local escape
     # the first step at which views share a fifth of the variance
-    escape=$(sed -n 's/.*"kind": "meter","step": \([0-9]*\).*"rho": \([0-9.e+-]*\).*/\1 \2/p' \
+    escape=$(sed -n 's/.*"kind": "monitor","step": \([0-9]*\).*"rho": \([0-9.e+-]*\).*/\1 \2/p' \
         "$1/metrics.jsonl" | awk '$2 > 0.2 { print $1; exit }')
     printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, "eval": %s}\n' \
-        "$name" "$2" "$3" "$4" "$5" "${escape:-null}" "$(last step "$1")" "$(last meter "$1")" \
+        "$name" "$2" "$3" "$4" "$5" "${escape:-null}" "$(last step "$1")" "$(last monitor "$1")" \
         "$(last eval "$1")" >>"$folder/records.jsonl"
 }
 
 one() { # method, S, seed
-    local t run choices=()
+    local t run cache=()
     t=$(temperature "$1" "$2")
     run=$folder/$name-$1-S$2-$3
     if grep -qs "\"data\": \"$name\", \"method\": \"$1\", \"selectivity\": $2,.*\"seed\": $3," \
         "$folder/records.jsonl"; then return; fi
     rm -rf "$run"
-    if [[ -f $folder/$name.choices ]]; then choices=(--choices "$folder/$name.choices"); fi
+    if [[ -f $folder/$name.autotune ]]; then cache=(--autotune-cache "$folder/$name.autotune"); fi
     "$program" train "${options[@]}" --method "$1" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
-        "${choices[@]}" --out "$run" || return
-    if [[ -f $run/choices.txt && ! -f $folder/$name.choices ]]; then
-        cp "$run/choices.txt" "$folder/$name.choices"
+        "${cache[@]}" --out "$run" || return
+    if [[ -f $run/autotune.txt && ! -f $folder/$name.autotune ]]; then
+        cp "$run/autotune.txt" "$folder/$name.autotune"
     fi
     record "$run" "$1" "$2" "$t" "$3"
     rm -rf "$run/checkpoints"

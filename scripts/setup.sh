@@ -74,7 +74,7 @@ need pkg-config has pkg-config                      # finds OpenBLAS; tries the 
 need libopenblas-dev links cblas.h openblas         # the BLAS below LAPACK; bench/neighbours
 need liblapacke-dev links lapacke.h lapacke         # eigenvalues of covariances
 need libjpeg-dev links_image jpeglib.h jpeg         # photographs
-need libpng-dev links png.h png                     # pictures in and out
+need libpng-dev links png.h png                     # images in and out
 need zlib1g-dev links zlib.h z                      # .gz files, checksums
 need libwebp-dev links webp/decode.h webp           # WebP images
 need libgif-dev links gif_lib.h gif                 # GIF images
@@ -83,12 +83,12 @@ if [[ $task != build ]]; then
     need python3 has "$python"                      # runs the oracles below
     need python3-numpy module numpy                 # reads and writes the .npy files tests compare
     need python3-mpmath module mpmath               # reference values to many digits
-    need python3-pil module PIL                     # pictures to read, and Pillow's own answer
+    need python3-pil module PIL                     # images to read, and Pillow's own answer
     need python3-h5py module h5py                   # HDF5 files to read
 fi
 if [[ $task == ci ]]; then
     need python3-sklearn module sklearn             # logistic regression and k-NN to compare with
-    need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real pictures to learn on
+    need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real images to learn on
     need chromium has chromium                      # shows the page of zonal report
     need clang-14 has clang-14                      # a second compiler; the thread sanitizer
     need libomp-14-dev test -e /usr/lib/llvm-14/lib/libarcher.so # tells that sanitizer of OpenMP's threads

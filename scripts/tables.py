@@ -84,12 +84,12 @@ def spread(values):
     mean = sum(values) / len(values)
     if len(values) == 1:
         return f"{mean:.1f}"
-    deviation = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-    return f"{mean:.1f} ± {deviation:.1f}"
+    std = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    return f"{mean:.1f} ± {std:.1f}"
 
 
 def selectivity_long():
-    """R@1 and mAP of projector and backbone, mean and sample deviation over seeds."""
+    """R@1 and mAP of projector and backbone, mean and sample standard deviation over seeds."""
     columns = [("projector", "r1"), ("projector", "map"), ("backbone", "r1"), ("backbone", "map")]
     rows = [[name, *(spread([100 * retrieved(run, features)[member] for run in runs])
                      for features, member in columns)] for name, runs in LONG.items()]

@@ -88,7 +88,7 @@ typedef struct zonal_kernel_constants {
     double kl_norm;       /* max(-log area, -log a_0): C_norm of KL, always positive */
     double kl_norm_paper; /* -log area: the paper's, negative for d <= 18 */
     double log_area;      /* log |S^{d-1}| */
-    double slope;         /* phi'(1); infinite for chordal */
+    double derivative;    /* phi'(1); infinite for chordal */
     double curvature;     /* phi''(1); infinite for chordal */
     int degrees;          /* spectrum terms kept: l = 0 ... degrees - 1 */
     int nodes;            /* quadrature nodes in use (induced), 0 otherwise */

@@ -180,7 +180,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const
 
 /* On CUDA (options.device "cuda", "cuda:1") x, value and gradient of zonal_plan_execute are device
  * memory, x and gradient of the options' dtype. Execution only enqueues work on the stream (a
- * cudaStream_t as void *; NULL, the default stream, at first): it takes no memory, does not wait,
+ * cudaStream_t as void *; NULL, the default stream, at first): it allocates nothing, does not wait,
  * and can be captured in a CUDA graph. A bad row is noted on the device; zonal_plan_status waits
  * for the stream and reports it (the first such row since the last call). On the CPU status is
  * always ZONAL_OK. */
@@ -194,7 +194,8 @@ typedef struct zonal_plan_info {
     size_t size; /* ZONAL_PLAN_INFO_INIT sets it */
     double bias; /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
     double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
-    double slope; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else 0 */
+    double derivative; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else
+                          0 */
     /* q: near uniform points D grows by q |M - I/d|_F^2 with their second moment M = mean x x^T:
      * b_2 d/(d-1), with b_2 = u (1 - u/2) N_2/C_norm, u = a_2/(a_0 N_2), for KL; what selectivity
      * needs. SIGReg: 0. */
@@ -224,7 +225,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_describe(const zonal_loss_optio
                                                           zonal_plan_info *info);
 
 /* The same by name, for bindings: zonal_plan_info_name(i) is the i-th name, NULL past the last.
- *   numbers   bias, norm, slope, anisotropy, fit-error, scratch-bytes, batch, dim, parameter
+ *   numbers   bias, norm, derivative, anisotropy, fit-error, scratch-bytes, batch, dim, parameter
  *   texts     kernel, family, implementation, precision, dtype, backend, device
  * A text lasts as long as the plan. An unknown name, or one of the other kind, is ZONAL_ARGUMENT.
  */

@@ -7,7 +7,7 @@
  *     T = 1/n sum over i != j of psi(x_i.x_j)  =  n D - 1,
  *
  * which has mean 0 for independent uniform points, grows when points attract each other, and falls
- * when they repel each other. Its law for uniform points tends to sum_l b_l (chi2(N_l)/N_l - 1);
+ * when they repel each other. Its null distribution tends to sum_l b_l (chi2(N_l)/N_l - 1);
  * here T is divided by sqrt(1 - 1/n), which makes its variance exact at every n. p is the upper
  * tail (too clustered), p_lower the lower one (too even: what training for uniformity produces).
  *
@@ -21,8 +21,8 @@
  *     heat-t      heat at a t of the caller's
  *
  * rayleigh and bingham are linear in n; the rest look at all pairs, and are skipped (and said to
- * be) beyond pair_limit rows. For t below .7 log(d)/d the limit law's tail is wrong by an order of
- * magnitude: such a test gets a Monte Carlo p-value or none.
+ * be) beyond pair_limit rows. For t below .7 log(d)/d the limit distribution's tail is wrong by an
+ * order of magnitude: such a test gets a Monte Carlo p-value or none.
  *
  * The effective rank is that of the matrix of unit rows, mean included (Roy and Vetterli 2007;
  * RankMe, Garrido et al. 2023): with s_k its singular values, the exponential of the entropy of
@@ -74,10 +74,10 @@ typedef struct zonal_uniformity_options {
 
 typedef struct zonal_uniformity_test {
     const char *name;
-    double statistic;    /* T */
-    double sd;           /* of T for n uniform points: exact */
-    double p, p_lower;   /* by Monte Carlo when it was asked for, else from the limit law */
-    double p_asymptotic; /* from the limit law; NaN where it does not hold */
+    double statistic;  /* T */
+    double sd;         /* of T for n uniform points: exact */
+    double p, p_lower; /* by Monte Carlo when it was asked for, else from the limit distribution */
+    double p_asymptotic; /* from the limit distribution; NaN where it does not hold */
     double p_asymptotic_lower;
     double log10_p;       /* of p_asymptotic, also where that underflows */
     double p_monte_carlo; /* (1 + replicates at least as large)/(1 + replicates); NaN without */

@@ -30,12 +30,12 @@
 #include "zonal/device.h"
 #include "zonal/loss.h"
 
-/* psi of MMD or KSD, scaled to psi(1) = 1. The reference calls value and slope; fast backends use
- * the fit, or for the chordal kernel (fit == NULL) the closed form
- * psi(c) = 1 - chord * sqrt((1-c)/2), which has no slope. */
+/* psi of MMD or KSD, scaled to psi(1) = 1. The reference calls value and derivative; fast backends
+ * use the fit, or for the chordal kernel (fit == NULL) the closed form psi(c) = 1 - chord *
+ * sqrt((1-c)/2), which has no derivative. */
 typedef struct zonal__pair_function {
     long double (*value)(const void *context, long double c);
-    long double (*slope)(const void *context, long double c);
+    long double (*derivative)(const void *context, long double c);
     const void *context;
     const zonal__fit *fit;
     double chord;

@@ -43,7 +43,8 @@ zonal_status zonal__host_describe(int index, zonal_device_info *info) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static zonal_status take(const zonal__device *device, size_t bytes, const char *what, void **out) {
+static zonal_status alloc_memory(const zonal__device *device, size_t bytes, const char *what,
+                                 void **out) {
     (void)device;
     if (bytes > PTRDIFF_MAX) {
         *out = NULL;
@@ -52,7 +53,7 @@ static zonal_status take(const zonal__device *device, size_t bytes, const char *
     return zonal__alloc((int64_t)bytes, 1, what, out);
 }
 
-static void give_back(const zonal__device *device, void *memory) {
+static void free_memory(const zonal__device *device, void *memory) {
     (void)device;
     zonal__free(memory);
 }
@@ -71,8 +72,8 @@ static zonal_status memory(const zonal__device *device, size_t *free_bytes, size
     return ZONAL_OK;
 }
 
-static zonal_status take_pinned(const zonal__device *device, size_t bytes, void **out) {
-    return take(device, bytes, "a buffer", out);
+static zonal_status alloc_pinned(const zonal__device *device, size_t bytes, void **out) {
+    return alloc_memory(device, bytes, "a buffer", out);
 }
 
 /* ---- streams: what is put on one is done at once ----------------------------------------------
@@ -139,14 +140,14 @@ static zonal_status time_work(const zonal__device *device,
     return status;
 }
 
-const zonal__runtime zonal__host_runtime = {.alloc = take,
-                                            .free = give_back,
+const zonal__runtime zonal__host_runtime = {.alloc = alloc_memory,
+                                            .free = free_memory,
                                             .write = copy,
                                             .read = copy,
                                             .memory = memory,
                                             .synchronise = nothing,
-                                            .pinned_alloc = take_pinned,
-                                            .pinned_free = give_back,
+                                            .pinned_alloc = alloc_pinned,
+                                            .pinned_free = free_memory,
                                             .stream_create = make_nothing,
                                             .stream_destroy = drop_nothing,
                                             .write_on = copy_on,

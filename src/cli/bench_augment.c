@@ -1,5 +1,5 @@
 /*
- * zonal bench augment: how fast views are made of pictures that lie in memory.
+ * zonal bench augment: how fast views are made of images that lie in memory.
  */
 #include <math.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * zonal bench data: how fast pictures come out of a source.
+ * zonal bench data: how fast images come out of a source.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 typedef struct settings {
     zonal__source_settings source;
     int split, json;
-    int64_t pictures, side, threads;
+    int64_t images, side, threads;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -27,9 +27,9 @@ static const zonal__option table[] = {
      .words = zonal__split_words,
      .initial = "all",
      .help = "the split"},
-    {.name = "pictures",
+    {.name = "images",
      .type = ZONAL__OPTION_INT,
-     AT(pictures),
+     AT(images),
      .initial = "1000",
      .least = 1,
      .most = 1e9,
@@ -60,32 +60,32 @@ static const zonal__cli_usage usage = {
     .most = 1};
 
 typedef struct result {
-    int64_t pictures, bytes;
+    int64_t images, bytes;
     double seconds;
 } result;
 
 static void print_row(const settings *s, const char *what, int threads, const result *r) {
-    double rate = (double)r->pictures / r->seconds, volume = (double)r->bytes / r->seconds / 1e9;
+    double rate = (double)r->images / r->seconds, volume = (double)r->bytes / r->seconds / 1e9;
     if (s->json)
-        printf("{\"what\": \"%s\", \"threads\": %d, \"pictures\": %" PRId64
-               ", \"seconds\": %.6g, \"pictures_per_s\": %.6g, \"gb_per_s\": %.6g}\n",
-               what, threads, r->pictures, r->seconds, rate, volume);
+        printf("{\"what\": \"%s\", \"threads\": %d, \"images\": %" PRId64
+               ", \"seconds\": %.6g, \"images_per_s\": %.6g, \"gb_per_s\": %.6g}\n",
+               what, threads, r->images, r->seconds, rate, volume);
     else
-        printf("%-8s %8d %10" PRId64 " %10.3f %12.1f %8.3f\n", what, threads, r->pictures,
-               r->seconds, rate, volume);
+        printf("%-8s %8d %10" PRId64 " %10.3f %12.1f %8.3f\n", what, threads, r->images, r->seconds,
+               rate, volume);
     fflush(stdout);
 }
 
-static zonal_status open_source(const settings *s, const char *path, int least_side,
+static zonal_status open_source(const settings *s, const char *path, int min_side,
                                 zonal__source **source) {
     zonal__source_options options =
         zonal__source_settings_apply(&s->source, path, (zonal__split)s->split);
-    if (least_side && !options.least_side) options.least_side = least_side;
+    if (min_side && !options.min_side) options.min_side = min_side;
     return zonal__source_open(&options, source);
 }
 
 static int64_t how_many(const settings *s, const zonal__source *source) {
-    return s->pictures < source->count ? s->pictures : source->count;
+    return s->images < source->count ? s->images : source->count;
 }
 
 static zonal_status time_reading(const settings *s, const char *path, result *r) {
@@ -100,7 +100,7 @@ static zonal_status time_reading(const settings *s, const char *path, result *r)
             status = ZONAL_OK;
             continue;
         }
-        r->pictures++;
+        r->images++;
         r->bytes += (int64_t)image.width * image.height * image.channels;
     }
     r->seconds = zonal__now() - begin;
@@ -110,37 +110,40 @@ static zonal_status time_reading(const settings *s, const char *path, result *r)
 }
 
 /* Random crops alone, without the rest of a pipeline. */
-static void crop_law(zonal__view_law *law) {
-    zonal__view_law_byol(0, law);
-    law->mirror = law->jitter = law->grey = law->blur = law->solarise = 0;
+static void crop_augmentation(zonal__augmentation *augmentation) {
+    zonal__augmentation_byol(0, augmentation);
+    augmentation->flip = augmentation->jitter = augmentation->grey = augmentation->blur =
+        augmentation->solarise = 0;
 }
 
 static zonal_status time_loading(const settings *s, const char *path, int workers, result *r) {
     zonal__source *source;
     zonal__loader *loader = NULL;
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     const zonal__batch *batch;
     zonal_status status;
-    crop_law(&law);
+    crop_augmentation(&augmentation);
     ZONAL_TRY(open_source(s, path, (int)s->side, &source));
     int64_t wanted = how_many(s, source);
-    zonal__loader_options options = {
-        .source = source,
-        .batch = wanted < 64 ? wanted : 64,
-        .groups = 1,
-        .group = {{.views = 1, .width = (int)s->side, .height = (int)s->side, .laws = &law}},
-        .channels = source->channels == 1 ? 1 : 3,
-        .dtype = ZONAL_DTYPE_BF16,
-        .in_order = 1,
-        .workers = workers};
+    zonal__loader_options options = {.source = source,
+                                     .batch = wanted < 64 ? wanted : 64,
+                                     .groups = 1,
+                                     .group = {{.views = 1,
+                                                .width = (int)s->side,
+                                                .height = (int)s->side,
+                                                .augmentations = &augmentation}},
+                                     .channels = source->channels == 1 ? 1 : 3,
+                                     .dtype = ZONAL_DTYPE_BF16,
+                                     .in_order = 1,
+                                     .workers = workers};
     double begin = zonal__now();
     ZONAL_TRY_GOTO(status, done, zonal__loader_create(&options, &loader));
-    while (r->pictures < wanted) {
+    while (r->images < wanted) {
         ZONAL_TRY_GOTO(status, done, zonal__loader_next(loader, &batch));
-        r->pictures += batch->count;
+        r->images += batch->count;
     }
     r->seconds = zonal__now() - begin;
-    r->bytes = r->pictures * s->side * s->side * options.channels;
+    r->bytes = r->images * s->side * s->side * options.channels;
 done:
     zonal__loader_destroy(loader);
     zonal__source_close(source);
@@ -150,7 +153,7 @@ done:
 static zonal_status run(const settings *s, const char *path) {
     result read = {0}, crop = {0}, load = {0};
     if (!s->json)
-        printf("%-8s %8s %10s %10s %12s %8s\n", "", "threads", "pictures", "seconds", "pictures/s",
+        printf("%-8s %8s %10s %10s %12s %8s\n", "", "threads", "images", "seconds", "images/s",
                "GB/s");
     ZONAL_TRY(time_reading(s, path, &read));
     print_row(s, "read", 1, &read);

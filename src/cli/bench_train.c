@@ -180,9 +180,9 @@ static double images_per_s(const session *e, double ms) {
 static void print_head(const session *e) {
     const settings *s = e->settings;
     if (s->json) return;
-    printf("one step: %lld pictures x %d views, %s, AdamW, %s on %s\n\n", (long long)e->batch,
+    printf("one step: %lld images x %d views, %s, AdamW, %s on %s\n\n", (long long)e->batch,
            ZONAL__TRAIN_BENCH_VIEWS, s->method, dtypes[s->precision], s->device->name);
-    printf("%-15s %9s %10s %10s %6s%s\n", "", "ms", "pictures/s", "with views", "speed",
+    printf("%-15s %9s %10s %10s %6s%s\n", "", "ms", "images/s", "with views", "speed",
            zonal__device_is_host(s->device) ? "" : "   device MiB");
 }
 

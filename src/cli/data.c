@@ -1,5 +1,5 @@
 /*
- * zonal data: makes, describes and packs pictures.
+ * zonal data: makes, describes and packs images.
  */
 #include "cli/data.h"
 

@@ -76,8 +76,8 @@ static void print_bad(const zonal__description *d) {
 }
 
 static void print_text(const zonal__source *source, const zonal__description *d) {
-    printf("%s: %s, %" PRId64 " picture%s", zonal__cli_plain(source->path).text,
-           source->table->kind, d->count, zonal__text_plural(d->count));
+    printf("%s: %s, %" PRId64 " image%s", zonal__cli_plain(source->path).text, source->table->kind,
+           d->count, zonal__text_plural(d->count));
     if (d->bad) printf(" and %" PRId64 " that cannot be read", d->bad);
     if (d->count == 0) {
         putchar('\n');
@@ -94,8 +94,8 @@ static void print_text(const zonal__source *source, const zonal__description *d)
                                                      : "3, RGB");
         printf("  mean      ");
         for (int c = 0; c < d->channels; c++) printf(" %.4f", d->mean[c]);
-        printf("\n  deviation ");
-        for (int c = 0; c < d->channels; c++) printf(" %.4f", d->deviation[c]);
+        printf("\n  std       ");
+        for (int c = 0; c < d->channels; c++) printf(" %.4f", d->std[c]);
         putchar('\n');
     }
     print_classes(source, d);
@@ -132,7 +132,7 @@ static zonal_status print_json(const zonal__source *source, const zonal__descrip
     zonal__json_key_int(&json, "channels", d->channels);
     zonal__json_key_int(&json, "grey", d->grey);
     write_channels(&json, "mean", d->channels, d->mean);
-    write_channels(&json, "deviation", d->channels, d->deviation);
+    write_channels(&json, "std", d->channels, d->std);
     zonal__json_key(&json, "classes");
     zonal__json_begin_array(&json);
     for (int k = 0; k < source->classes && d->class_counts; k++) {

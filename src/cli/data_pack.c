@@ -16,7 +16,7 @@
 #include "data/pool.h"
 #include "data/source_options.h"
 
-static const char *const fittings[] = {"as-is", "centre", "stretch", NULL};
+static const char *const fittings[] = {"as-is", "center", "stretch", NULL};
 
 enum { MOST_SPLITS = 3, USUAL_SIDE = 256 };
 
@@ -53,12 +53,12 @@ static const zonal__option table[] = {
      .least = 1,
      .most = 16384,
      .metavar = "PIXELS",
-     .help = "centre, stretch: stored width and height, or less if an image is smaller; 256 unless "
+     .help = "center, stretch: stored width and height, or less if an image is smaller; 256 unless "
              "given"},
     {.name = "enlarge",
      .type = ZONAL__OPTION_FLAG,
      AT(enlarge),
-     .help = "centre, stretch: enlarge smaller images to --side"},
+     .help = "center, stretch: enlarge smaller images to --side"},
     ZONAL__SOURCE_OPTIONS(settings, source),
     ZONAL__THREADS_OPTION(settings, "threads to use; 0: one for each processor"),
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "print nothing"},
@@ -70,7 +70,7 @@ static const zonal__cli_usage usage = {
         "Writes images, labels, class names and splits into one file with checksums.\nCorrupt "
         "images are left out and named. The file appears whole or not at all.\n\n"
         "examples:\n"
-        "  zonal data pack imagenette --fit centre --side 160 --out imagenette.zpk\n"
+        "  zonal data pack imagenette --fit center --side 160 --out imagenette.zpk\n"
         "  zonal data pack textures:disk --split train --out disks.zpk\n",
     .argument = "SOURCE",
     .least = 1,
@@ -183,7 +183,7 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     int count, workers = zonal__pool_workers((int)s->threads);
     zonal_status status;
     ZONAL_TRY(split_parts(s->split, parts, &count));
-    ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' pictures"));
+    ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' images"));
     status = ZONAL_OK;
     for (int k = 0; k < count && status == ZONAL_OK; k++) status = pack_part(j, path, parts[k]);
     if (status == ZONAL_OK && !j->writer)
@@ -228,7 +228,7 @@ int zonal__cli_data_pack(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     job j = {.settings = &s};
     if ((s.side || s.enlarge) && s.fit == ZONAL__PACK_AS_IS)
-        return zonal__cli_misused("--side and --enlarge go with --fit centre or --fit stretch");
+        return zonal__cli_misused("--side and --enlarge go with --fit center or --fit stretch");
     if (!s.side) s.side = USUAL_SIDE;
     zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();

@@ -143,7 +143,7 @@ static zonal_status write_sheet(job *j) {
 static zonal_status prepare_sheet(const settings *s, int size, job *j) {
     const zonal__sheet_options options = sheet_options(s);
     ZONAL_TRY(zonal__sheet_shape((int)s->count, size, size, 1, &options, &j->sheet));
-    return ZONAL_NEW(&j->kept, s->count, "the sheet's pictures");
+    return ZONAL_NEW(&j->kept, s->count, "the sheet's images");
 }
 
 static zonal_status prepare(const settings *s, int workers, job *j) {

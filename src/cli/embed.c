@@ -1,5 +1,5 @@
 /*
- * zonal embed: what a network makes of pictures, as .npy files, and a .csv of what each row is of.
+ * zonal embed: what a network makes of images, as .npy files, and a .csv of what each row is of.
  */
 #include <fcntl.h>
 #include <inttypes.h>

@@ -11,11 +11,11 @@
 #include "cli/show_log.h"
 #include "core/file.h"
 
-enum { PROTOCOL_ALL, PROTOCOL_KNN, PROTOCOL_LINEAR, PROTOCOL_RETRIEVAL, PROTOCOL_METERS };
+enum { PROTOCOL_ALL, PROTOCOL_KNN, PROTOCOL_LINEAR, PROTOCOL_RETRIEVAL, PROTOCOL_DIAGNOSTICS };
 enum { FEATURES_BOTH, FEATURES_BACKBONE, FEATURES_PROJECTOR };
 enum { TEST_ON_TEST, TEST_ON_VAL };
 
-static const char *const protocols[] = {"all", "knn", "linear", "retrieval", "meters", NULL};
+static const char *const protocols[] = {"all", "knn", "linear", "retrieval", "diagnostics", NULL};
 static const char *const features[] = {"both", "backbone", "projector", NULL};
 static const char *const parts[] = {"test", "val", NULL};
 
@@ -46,7 +46,7 @@ static const zonal__option table[] = {
      AT(weights),
      .metavar = "FILE",
      .help = "evaluate a safetensors file with torchvision's names instead of a run"},
-    {.name = "test",
+    {.name = "split",
      .type = ZONAL__OPTION_WORD,
      AT(test),
      .words = parts,
@@ -83,28 +83,28 @@ static const zonal__option table[] = {
      .most = 10000,
      .metavar = "EPOCHS",
      .help = "linear: train by SGD on augmented images instead, for this many epochs"},
-    {.name = "rate",
+    {.name = "lr",
      .type = ZONAL__OPTION_DOUBLE,
      AT(rate),
      .initial = "0.1",
      .least = 0,
      .most = INFINITY,
      .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
-     .help = "linear: the learning rate of SGD"},
+     .help = "linear: the learning rate of --sgd"},
     {.name = "views",
      .type = ZONAL__OPTION_INT,
      AT(views),
      .initial = "2",
      .least = 2,
      .most = ZONAL__SUBJECT_VIEWS,
-     .help = "retrieval, meters: of each picture, drawn as in training"},
-    {.name = "batch",
+     .help = "retrieval, diagnostics: of each image, drawn as in training"},
+    {.name = "gallery",
      .type = ZONAL__OPTION_INT,
      AT(retrieval_batch),
      .initial = "100",
      .least = 2,
      .most = 1e9,
-     .help = "retrieval: images in a batch, within which a view searches; at most all of them"},
+     .help = "retrieval: images in a gallery, within which a view searches; at most all of them"},
     {.name = "global",
      .type = ZONAL__OPTION_FLAG,
      AT(all_candidates),
@@ -145,11 +145,11 @@ static const zonal__cli_usage usage = {
         "zonal eval RUN... [options]\n       zonal eval --weights FILE --data PATH [options]",
     .description =
         "Measures how good the features of a network are:\n\n"
-        "  knn        weighted votes of the nearest training images\n"
-        "  linear     logistic regression on frozen features, to convergence\n"
-        "  retrieval  does a view find the other views of its image? R@1, 3, 5 and mAP\n"
-        "  meters     alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
-        "             p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
+        "  knn          weighted votes of the nearest training images\n"
+        "  linear       logistic regression on frozen features, to convergence\n"
+        "  retrieval    does a view find the other views of its image? R@1, 3, 5 and mAP\n"
+        "  diagnostics  alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
+        "               p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
         "knn and linear need labels. Each run, and each of --seeds, gives a row. Runs\nthat differ "
         "only in their training seed also get a mean and a sample standard\ndeviation. Results are "
         "stored in RUN/eval, those of --limit in RUN/eval/partial.\n",
@@ -179,7 +179,7 @@ static zonal_status read_settings(const settings *s, zonal__protocol_options *o)
     *o = (zonal__protocol_options){.knn = all || s->protocol == PROTOCOL_KNN,
                                    .linear = all || s->protocol == PROTOCOL_LINEAR,
                                    .retrieval = all || s->protocol == PROTOCOL_RETRIEVAL,
-                                   .meters = all || s->protocol == PROTOCOL_METERS,
+                                   .diagnostics = all || s->protocol == PROTOCOL_DIAGNOSTICS,
                                    .backbone = s->features != FEATURES_PROJECTOR,
                                    .projector = s->features != FEATURES_BACKBONE,
                                    .standardise = s->standardise,

@@ -12,7 +12,7 @@
 
 /* ---- how far it is --------------------------------------------------------------------------- */
 
-static int on_pictures(void *context, int64_t done) {
+static int on_images(void *context, int64_t done) {
     zonal__progress_update(context, done);
     return 0;
 }
@@ -26,7 +26,7 @@ static int on_share(void *context, double share) {
 
 /* ---- features -------------------------------------------------------------------------------- */
 
-/* What the network makes of a part of the pictures. */
+/* What the network makes of a part of the images. */
 typedef struct part {
     zonal__source *source;
     int64_t limit; /* of its images, where it left some out; 0: these are all */
@@ -58,7 +58,7 @@ static zonal_status extract(const zonal__subject *s, const zonal__protocol_optio
     if (o->projector && !p->projections)
         ZONAL_TRY(ZONAL_NEW(&p->projections, rows * graph->projection_dim, "the projections"));
     p->views = how.views;
-    how.progress = on_pictures;
+    how.progress = on_images;
     how.progress_context = &progress;
     zonal__progress_begin(&progress, label, how.source->count, o->quiet);
     status = zonal__features_extract(s->model, &how, p->features, p->projections);
@@ -268,7 +268,7 @@ static zonal_status teach(zonal__subject *s, const zonal__protocol_options *o,
                                                   .threads = s->threads};
         ZONAL_TRY(zonal__probe_sgd_create(&options, &l->sgd[i]));
     }
-    how.progress = on_pictures;
+    how.progress = on_images;
     how.progress_context = &progress;
     zonal__progress_begin(&progress, "linear probe", o->sgd * source->count, o->quiet);
     status = zonal__features_stream(s->model, &how, learn, l);
@@ -317,7 +317,7 @@ static zonal_status check_labels(const part *train, const part *test) {
     if (!train->source->labels || !test->source->labels)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "%s has no labels, which k-NN and linear probes need; use --protocol "
-                          "retrieval or meters",
+                          "retrieval or diagnostics",
                           train->source->path);
     if (train->source->classes != test->source->classes)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -388,22 +388,22 @@ static double p_of(const zonal_uniformity_report *report, const char *name) {
     return NAN;
 }
 
-static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_options *o,
-                               const kind *k, const part *p, int64_t seed,
-                               zonal__eval_results *results) {
+static zonal_status run_diagnostics(const zonal__subject *s, const zonal__protocol_options *o,
+                                    const kind *k, const part *p, int64_t seed,
+                                    zonal__eval_results *results) {
     const int64_t n = p->source->count;
     const float *x = rows_of(p, k);
-    zonal__eval_result r = begin_result("meters", k);
+    zonal__eval_result r = begin_result("diagnostics", k);
     zonal__progress progress;
     const zonal_uniformity_options options = {.size = sizeof options,
                                               .threads = s->threads,
                                               .progress = on_share,
                                               .progress_context = &progress};
-    zonal__meters meters;
+    zonal__diagnostics diagnostics;
     zonal_status status;
-    zonal__progress_begin(&progress, "meters", SHARES, o->quiet);
-    status =
-        zonal__meters_run(&options, n, k->dim, x, p->views > 1 ? x + n * k->dim : NULL, &meters);
+    zonal__progress_begin(&progress, "diagnostics", SHARES, o->quiet);
+    status = zonal__diagnostics_run(&options, n, k->dim, x, p->views > 1 ? x + n * k->dim : NULL,
+                                    &diagnostics);
     zonal__progress_end(&progress);
     ZONAL_TRY(status);
     r.seed = seed;
@@ -412,23 +412,23 @@ static zonal_status run_meters(const zonal__subject *s, const zonal__protocol_op
     add_parameter(&r, "views", NULL, p->views);
     snprintf(r.common, sizeof r.common, "%d views", p->views);
     snprintf(r.how, sizeof r.how, "%s", r.common);
-    add_number(&r, "alignment", "align", meters.alignment, 0);
-    add_number(&r, "uniformity", "uniform", meters.uniformity, 0);
-    add_number(&r, "effective_rank", "rank", meters.report.effective_rank, 0);
-    add_number(&r, "p_bingham", "p", p_of(&meters.report, "bingham"), 0);
+    add_number(&r, "alignment", "align", diagnostics.alignment, 0);
+    add_number(&r, "uniformity", "uniform", diagnostics.uniformity, 0);
+    add_number(&r, "effective_rank", "rank", diagnostics.report.effective_rank, 0);
+    add_number(&r, "p_bingham", "p", p_of(&diagnostics.report, "bingham"), 0);
     r.number[r.numbers - 1].single = 1;
-    add_number(&r, "effective_rank_expected", NULL, meters.report.effective_rank_expected, 0);
-    add_number(&r, "mean_cosine", NULL, meters.report.mean_cosine, 0);
-    add_number(&r, "collapsed", NULL, meters.report.collapse != ZONAL_COLLAPSE_NONE, 0);
+    add_number(&r, "effective_rank_expected", NULL, diagnostics.report.effective_rank_expected, 0);
+    add_number(&r, "mean_cosine", NULL, diagnostics.report.mean_cosine, 0);
+    add_number(&r, "collapsed", NULL, diagnostics.report.collapse != ZONAL_COLLAPSE_NONE, 0);
     /* No loss asks for uniform features of the backbone: they may lie in few directions. */
-    if (k->projector && meters.report.collapse != ZONAL_COLLAPSE_NONE)
+    if (k->projector && diagnostics.report.collapse != ZONAL_COLLAPSE_NONE)
         snprintf(r.verdict, sizeof r.verdict,
                  "the projections have collapsed: mean cosine %.3f, effective rank %.1f where "
                  "uniform points have %.1f",
-                 meters.report.mean_cosine, meters.report.effective_rank,
-                 meters.report.effective_rank_expected);
-    r.degrees = meters.report.degrees;
-    memcpy(r.degree, meters.report.degree, sizeof r.degree);
+                 diagnostics.report.mean_cosine, diagnostics.report.effective_rank,
+                 diagnostics.report.effective_rank_expected);
+    r.degrees = diagnostics.report.degrees;
+    memcpy(r.degree, diagnostics.report.degree, sizeof r.degree);
     return zonal__eval_results_add(results, &r);
 }
 
@@ -443,8 +443,8 @@ static zonal_status look_at_views(zonal__subject *s, const zonal__protocol_optio
                           "features of views", p));
         for (int i = 0; i < count && o->retrieval; i++)
             ZONAL_TRY(run_retrieval(s, o, &kinds[i], p, seed, results));
-        for (int i = 0; i < count && o->meters; i++)
-            ZONAL_TRY(run_meters(s, o, &kinds[i], p, seed, results));
+        for (int i = 0; i < count && o->diagnostics; i++)
+            ZONAL_TRY(run_diagnostics(s, o, &kinds[i], p, seed, results));
     }
     return ZONAL_OK;
 }
@@ -456,7 +456,7 @@ zonal_status zonal__protocols_run(zonal__subject *s, const zonal__protocol_optio
     if (o->knn || o->linear) status = classify(s, o, &train, &test, results);
     drop_part(&train);
     drop_part(&test);
-    if (status == ZONAL_OK && (o->retrieval || o->meters))
+    if (status == ZONAL_OK && (o->retrieval || o->diagnostics))
         status = look_at_views(s, o, &views, results);
     drop_part(&views);
     return status;

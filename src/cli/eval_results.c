@@ -158,8 +158,8 @@ int zonal__eval_results_mean(const zonal__eval_results *results, int64_t i,
     for (int k = 0; k < like->numbers; k++) {
         mean->count = gather(results, like, k, &mean->over_runs);
         if (mean->count < 2) return 0;
-        zonal__scores_spread(mean->count, results->values, &mean->mean[k], &mean->deviation[k]);
-        if (like->number[k].single) mean->mean[k] = mean->deviation[k] = NAN;
+        zonal__scores_spread(mean->count, results->values, &mean->mean[k], &mean->std[k]);
+        if (like->number[k].single) mean->mean[k] = mean->std[k] = NAN;
     }
     return 1;
 }
@@ -275,7 +275,7 @@ static void write_mean(zonal__json *json, const zonal__eval_results *results,
         zonal__json_key(json, like->number[k].name);
         zonal__json_begin_object(json);
         zonal__json_key_double(json, "mean", mean->mean[k]);
-        zonal__json_key_double(json, "deviation", mean->deviation[k]);
+        zonal__json_key_double(json, "std", mean->std[k]);
         zonal__json_end_object(json);
     }
     zonal__json_end_object(json);

@@ -51,7 +51,7 @@ typedef struct zonal__eval_run {
 
 typedef struct zonal__eval_result {
     int run;
-    const char *protocol; /* "knn", "linear", "retrieval", "meters" */
+    const char *protocol; /* "knn", "linear", "retrieval", "diagnostics" */
     const char *features; /* "backbone", "projector" */
     int variant;          /* of the protocol, where several k and T were asked for */
     int64_t seed;         /* of the evaluation; -1: it plays no part */
@@ -102,7 +102,7 @@ int zonal__eval_results_alike(const zonal__eval_results *results, const zonal__e
 typedef struct zonal__eval_mean {
     int64_t count; /* of runs or of seeds */
     int over_runs; /* 0: over seeds of the evaluation */
-    double mean[ZONAL__EVAL_NUMBERS], deviation[ZONAL__EVAL_NUMBERS]; /* sample deviation */
+    double mean[ZONAL__EVAL_NUMBERS], std[ZONAL__EVAL_NUMBERS]; /* of the sample */
 } zonal__eval_mean;
 
 /* The mean of result i and all that are alike; 0 where there is none to be taken, or an earlier
@@ -127,7 +127,8 @@ void zonal__eval_result_conditions(const zonal__eval_results *results,
                                    char out[ZONAL__EVAL_CONDITIONS]);
 
 /* Member "energy" of the open JSON object, as zonal test --json writes it: a run's energy by
- * degree, of the projections if they were looked at. Nothing where no meters are among the results.
+ * degree, of the projections if they were looked at. Nothing where no diagnostics are among the
+ * results.
  */
 void zonal__eval_results_energy(zonal__json *json, const zonal__eval_results *results, int run);
 

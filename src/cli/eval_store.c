@@ -182,7 +182,7 @@ static void write_merged(zonal__json *json, const zonal__eval_results *results, 
                          const char *protocol, int partial, const stored *s) {
     const int own = results->runs[run].own_data;
     zonal__json_begin_object(json);
-    if (own && strcmp(protocol, "meters") == 0) {
+    if (own && strcmp(protocol, "diagnostics") == 0) {
         zonal__eval_results_energy(json, results, run);
     } else if (s->energy.end > s->energy.begin) {
         zonal__json_key(json, "energy");
@@ -247,7 +247,7 @@ static zonal_status store_kind(const zonal__eval_results *results, int run, cons
 }
 
 zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
-    static const char *const protocols[] = {"knn", "linear", "retrieval", "meters"};
+    static const char *const protocols[] = {"knn", "linear", "retrieval", "diagnostics"};
     for (size_t p = 0; p < sizeof protocols / sizeof protocols[0]; p++)
         for (int partial = 0; partial < 2; partial++)
             ZONAL_TRY(store_kind(results, run, protocols[p], partial));

@@ -4,7 +4,7 @@
  *     RUN/eval/PROTOCOL.json            of whole parts of the images
  *     RUN/eval/partial/PROTOCOL.json    of some of them (--limit)
  *
- *     {"energy": [{"degree", "excess", "sd"}, ...],     meters only, on the run's own data
+ *     {"energy": [{"degree", "excess", "sd"}, ...],     diagnostics only, on the run's own data
  *      "results": [{"protocol", "features", "test", "conditions", ...}, ...]}
  *
  * as zonal eval --json --detail prints them. A new result takes the place of the one with the same

@@ -12,7 +12,7 @@
 #include "train/run_folder.h"
 
 const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES] = {
-    "data",      "side",       "mean",      "deviation",     "law",          "class-list",
+    "data",      "side",       "mean",      "std",           "augmentation", "class-list",
     "val-share", "test-share", "data-seed", "texture-count", "texture-size", "crop"};
 const char *const zonal__subject_precisions[] = {"fp32", "bf16", NULL};
 
@@ -98,7 +98,7 @@ static zonal_status load_model(zonal__subject *s, const zonal__subject_settings 
     return status;
 }
 
-/* ---- the pictures ---------------------------------------------------------------------------- */
+/* ---- the images ------------------------------------------------------------------------------ */
 
 static zonal_status set_option(zonal__training *training, const char *name, const char *text) {
     char shown[32];
@@ -152,7 +152,7 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
         if (!settings->overrides[0])
             return ZONAL_FAIL(ZONAL_ARGUMENT,
                               "--data is needed: %s is a file of weights and does "
-                              "not say which pictures to take",
+                              "not say which images to take",
                               s->name);
         ZONAL_TRY(zonal__options_init(&t->options, zonal__train_table, &t->settings));
     }
@@ -211,7 +211,7 @@ zonal_status zonal__subject_open(const char *name, const zonal__subject_settings
     ZONAL_TRY_GOTO(status, failed, load_model(s, settings));
     ZONAL_TRY_GOTO(status, failed, configure(s, settings));
     ZONAL_TRY_GOTO(status, failed, check_data(s, settings));
-    zonal__training_eval_law(&s->training, &s->still);
+    zonal__training_eval_augmentation(&s->training, &s->still);
     say_unfinished(s);
     return ZONAL_OK;
 failed:
@@ -237,29 +237,29 @@ static zonal__features_options common(const zonal__subject *s, zonal__source *so
     zonal__features_options o = {.source = source,
                                  .width = loader->group[0].width,
                                  .height = loader->group[0].height,
-                                 .largest_side = loader->largest_side,
+                                 .max_side = loader->max_side,
                                  .batch = s->batch,
                                  .threads = s->threads};
     memcpy(o.mean, loader->mean, sizeof o.mean);
-    memcpy(o.deviation, loader->deviation, sizeof o.deviation);
+    memcpy(o.std, loader->std, sizeof o.std);
     return o;
 }
 
 zonal__features_options zonal__subject_still(const zonal__subject *s, zonal__source *source) {
     zonal__features_options o = common(s, source);
     o.views = 1;
-    o.laws = &s->still;
+    o.augmentations = &s->still;
     return o;
 }
 
-/* The laws of training take turns where there are more views than it had. */
+/* The augmentations of training take turns where there are more views than it had. */
 zonal__features_options zonal__subject_random(zonal__subject *s, zonal__source *source, int views,
                                               uint64_t seed) {
     const zonal__view_group *group = &s->training.trainer.loader.group[0];
     zonal__features_options o = common(s, source);
-    for (int v = 0; v < views; v++) s->laws[v] = group->laws[v % group->views];
+    for (int v = 0; v < views; v++) s->augmentations[v] = group->augmentations[v % group->views];
     o.views = views;
-    o.laws = s->laws;
+    o.augmentations = s->augmentations;
     o.seed = seed;
     return o;
 }
@@ -267,21 +267,21 @@ zonal__features_options zonal__subject_random(zonal__subject *s, zonal__source *
 zonal__features_options zonal__subject_augmented(zonal__subject *s, zonal__source *source,
                                                  int64_t epochs, uint64_t seed) {
     const zonal__view_group *group = &s->training.trainer.loader.group[0];
-    zonal__view_law *law = &s->laws[0];
+    zonal__augmentation *augmentation = &s->augmentations[0];
     zonal__features_options o = common(s, source);
-    *law = group->laws[0];
-    if (law->kind == ZONAL__VIEW_PHOTOGRAPH) {
-        zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, law);
-        law->crop = ZONAL__CROP_RANDOM;
-        law->area = group->laws[0].area;
-        law->aspect = group->laws[0].aspect;
-        law->mirror = group->laws[0].mirror;
+    *augmentation = group->augmentations[0];
+    if (augmentation->kind == ZONAL__VIEW_PHOTOGRAPH) {
+        zonal__augmentation_identity(ZONAL__VIEW_PHOTOGRAPH, augmentation);
+        augmentation->crop = ZONAL__CROP_RANDOM;
+        augmentation->area = group->augmentations[0].area;
+        augmentation->aspect = group->augmentations[0].aspect;
+        augmentation->flip = group->augmentations[0].flip;
     }
     o.views = 1;
-    o.laws = law;
+    o.augmentations = augmentation;
     o.seed = seed;
     o.epochs = epochs;
-    /* An epoch of few pictures has some steps too. */
+    /* An epoch of few images has some steps too. */
     o.batch = source->count / 8 < SGD_BATCH ? (source->count + 7) / 8 : SGD_BATCH;
     return o;
 }

@@ -1,12 +1,12 @@
 /*
  * What zonal eval and zonal embed work on: a network, by the name of its run folder or of a file
- * of weights, and pictures.
+ * of weights, and images.
  *
- * A run brings its configuration (RUN/config.toml): where its pictures are, how they are divided,
- * the size and the law of its views. A file of weights has none, so --data must be given; how its
- * network is to see them it says in its metadata (train/preprocessing.h) if zonal export made it,
- * and the rest is settled as zonal train settles it. Options given on the command line override
- * both, and what they override in a file is said.
+ * A run brings its configuration (RUN/config.toml): where its images are, how they are divided,
+ * the size and the augmentation of its views. A file of weights has none, so --data must be given;
+ * how its network is to see them it says in its metadata (train/preprocessing.h) if zonal export
+ * made it, and the rest is settled as zonal train settles it. Options given on the command line
+ * override both, and what they override in a file is said.
  */
 #ifndef ZONAL_CLI_EVAL_SUBJECT_H
 #define ZONAL_CLI_EVAL_SUBJECT_H
@@ -49,9 +49,9 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
         ZONAL__SUBJECT_OVERRIDE(                                                                   \
             settings_type, member, 2, "mean", "X[,Y,Z]",                                           \
             "subtracted from pixels in [0, 1]; the run's, or as in zonal train"),                  \
-        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 3, "deviation", "X[,Y,Z]",                  \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 3, "std", "X[,Y,Z]",                        \
                                 "divides them afterwards; the run's, or as in zonal train"),       \
-        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 4, "law", "WORD",                           \
+        ZONAL__SUBJECT_OVERRIDE(settings_type, member, 4, "augmentation", "WORD",                  \
                                 "of random views: byol or texture; the run's unless given"),       \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 5, "class-list", "FILE",                    \
                                 "folders: only these classes, one name per line"),                 \
@@ -74,7 +74,7 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
              "what to do if the run's images were added to, removed or replaced since it began"},  \
         ZONAL__SUBJECT_OVERRIDE(                                                                   \
             settings_type, member, 11, "crop", "WORD",                                             \
-            "centre (7/8 of the shorter side) or whole; the run's unless given"),                  \
+            "center (7/8 of the shorter side) or whole; the run's unless given"),                  \
         {.name = "limit",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.limit),                                          \
@@ -82,7 +82,7 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
          .least = 0,                                                                               \
          .most = 1e12,                                                                             \
          .help = "use this many images of each split, evenly spread; 0: all"},                     \
-        {.name = "chunk",                                                                          \
+        {.name = "batch",                                                                          \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.batch),                                          \
          .initial = "0",                                                                           \
@@ -122,8 +122,8 @@ typedef struct zonal__subject {
     int64_t step;           /* of training, that the weights are of; -1: they do not say */
     int own_data;           /* a run, on the images it was trained on */
     zonal__preprocessing preprocessing; /* what a file says of itself; empty for a run */
-    zonal__view_law still;              /* for one view of each picture, the same every time */
-    zonal__view_law laws[ZONAL__SUBJECT_VIEWS]; /* of random views */
+    zonal__augmentation still;          /* for one view of each image, the same every time */
+    zonal__augmentation augmentations[ZONAL__SUBJECT_VIEWS]; /* of random views */
 } zonal__subject;
 
 /* The file of weights that a name stands for: the name itself, or a run's checkpoint. */
@@ -135,16 +135,16 @@ zonal_status zonal__subject_open(const char *name, const zonal__subject_settings
                                  zonal__subject *subject);
 void zonal__subject_close(zonal__subject *subject);
 
-/* A part of the pictures. */
+/* A part of the images. */
 zonal_status zonal__subject_source(const zonal__subject *subject, zonal__split split,
                                    zonal__source **source);
 
-/* What zonal__features_stream takes: one still view of each picture, or "views" (at least 1, at
+/* What zonal__features_stream takes: one still view of each image, or "views" (at least 1, at
  * most ZONAL__SUBJECT_VIEWS) random ones as in training, drawn by the seed. */
 zonal__features_options zonal__subject_still(const zonal__subject *subject, zonal__source *source);
 zonal__features_options zonal__subject_random(zonal__subject *subject, zonal__source *source,
                                               int views, uint64_t seed);
-/* For a classifier that is trained on augmented pictures: one view of each, cropped and mirrored at
+/* For a classifier that is trained on augmented images: one view of each, cropped and mirrored at
  * random (textures: as in training), shuffled, for so many epochs. */
 zonal__features_options zonal__subject_augmented(zonal__subject *subject, zonal__source *source,
                                                  int64_t epochs, uint64_t seed);

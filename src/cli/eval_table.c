@@ -6,7 +6,7 @@
  *       runs/a           mmd-band  backbone  k 20, T 0.07    71.20   95.10
  *       runs/b           mmd-band  backbone  k 20, T 0.07    71.90   95.30
  *       mean of 2 runs   mmd-band  backbone  k 20, T 0.07    71.55   95.20
- *       +-                                   deviation        0.49    0.14
+ *       +-                                   std              0.49    0.14
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,8 +79,7 @@ static void lay_out(block *b) {
         widen(&b->name, strlen(run->name));
         widen(&b->method, strlen(run->method));
         widen(&b->features, strlen(r->features));
-        if (zonal__eval_results_mean(b->results, i, &mean))
-            widen(&b->settings, strlen("deviation"));
+        if (zonal__eval_results_mean(b->results, i, &mean)) widen(&b->settings, strlen("std"));
     }
     widen(&b->name, LEAST_NAME);
     room -= b->features + 1;
@@ -150,8 +149,8 @@ static void print_mean(const block *b, const zonal__eval_result *like,
     print_start(b, name, b->results->runs[like->run].method, like->features, settings);
     for (int k = 0; k < like->numbers; k++) print_value(&like->number[k], mean->mean[k]);
     putchar('\n');
-    print_start(b, "+-", "", "", "deviation");
-    for (int k = 0; k < like->numbers; k++) print_value(&like->number[k], mean->deviation[k]);
+    print_start(b, "+-", "", "", "std");
+    for (int k = 0; k < like->numbers; k++) print_value(&like->number[k], mean->std[k]);
     putchar('\n');
 }
 

@@ -43,7 +43,7 @@ static const zonal__cli_usage usage = {
         "The file has no fc: put your own classifier in its place after loading. For\nother "
         "networks the export says how they differ from torchvision's: replace\nmodel.conv1 (and, "
         "for the small stem, model.maxpool) first.\n\n"
-        "The file's metadata say how to prepare an image (side, crop, mean, deviation);\nzonal "
+        "The file's metadata say how to prepare an image (side, crop, mean, std);\nzonal "
         "eval --weights and zonal embed read them. A model card says it in words\nand in Python, "
         "with the results of zonal eval.\n",
     .argument = "RUN|WEIGHTS",

@@ -6,10 +6,10 @@
 
 #include "backend/training/tables.h"
 #include "core/memory.h"
+#include "data/augmentation.h"
 #include "data/codec.h"
 #include "data/sheet.h"
 #include "data/texture.h"
-#include "data/view_law.h"
 
 enum { SAMPLES = 3, VIEWS = 4, SIDE = 224, MARGIN = 8, WHITE = 255 };
 
@@ -92,7 +92,7 @@ static zonal_status draw_regions(const zonal__image *texture, const zonal__view 
     return ZONAL_OK;
 }
 
-/* A view as a picture, in a frame of its region's colour. */
+/* A view as an image, in a frame of its region's colour. */
 static zonal_status frame_view(const float *view, const uint8_t colour[3], zonal__image *out) {
     enum { FRAME = 6, WIDE = SIDE + 2 * FRAME };
     ZONAL_TRY(zonal__image_shape(out, WIDE, WIDE, 3));
@@ -114,14 +114,14 @@ static zonal_status make_views(const zonal__image *texture, const zonal__view *v
                                     .height = SIDE,
                                     .channels = 1,
                                     .count = VIEWS,
-                                    .deviation = {1, 1, 1},
+                                    .std = {1, 1, 1},
                                     .dtype = ZONAL_DTYPE_FP32};
-    const zonal__picture picture = {
+    const zonal__image_place image = {
         .width = texture->width, .height = texture->height, .channels = 1};
     zonal__views *engine;
     zonal_status status;
     ZONAL_TRY(zonal__training_cpu()->views->create(&spec, &engine));
-    status = zonal__training_cpu()->views->run(engine, texture->pixels, &picture, view, VIEWS, out);
+    status = zonal__training_cpu()->views->run(engine, texture->pixels, &image, view, VIEWS, out);
     zonal__training_cpu()->views->destroy(engine);
     return status;
 }
@@ -140,14 +140,15 @@ static zonal_status compose(const zonal__image *texture, const zonal__view *view
 
 static zonal_status draw_views(const char *folder, uint64_t seed) {
     zonal__image texture = {0}, part[VIEWS] = {0}, whole[2] = {0}, figure = {0};
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     zonal__view view[VIEWS];
     float *pixels = NULL;
     zonal_status status;
-    zonal__view_law_texture(&law);
+    zonal__augmentation_texture(&augmentation);
     ZONAL_TRY_GOTO(status, done, make_texture(ZONAL__TEXTURE_DISK, seed, 0, &texture));
     for (int v = 0; v < VIEWS; v++)
-        zonal__view_draw(&law, seed, 0, 0, v, texture.width, texture.height, SIDE, SIDE, &view[v]);
+        zonal__view_draw(&augmentation, seed, 0, 0, v, texture.width, texture.height, SIDE, SIDE,
+                         &view[v]);
     ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&pixels, VIEWS * SIDE * SIDE, "the views"));
     ZONAL_TRY_GOTO(status, done, make_views(&texture, view, pixels));
     ZONAL_TRY_GOTO(status, done, compose(&texture, view, pixels, part, whole, &figure));

@@ -1,6 +1,6 @@
 /*
  * zonal kernel: the profile, the constants and the spectrum of a kernel, as a table, as JSON, as
- * CSV and as a picture; and the paper's Figure 3.
+ * CSV and as a plot; and the paper's Figure 3.
  */
 #include <math.h>
 #include <stdio.h>
@@ -91,8 +91,8 @@ typedef struct portrait {
     zonal_kernel_spec spec;
     zonal_kernel *kernel;
     zonal_kernel_constants constants;
-    double *memory;                           /* one block for the five columns */
-    double *c, *phi, *slope, *bend, *log_phi; /* [points] each */
+    double *memory;                                /* one block for the five columns */
+    double *c, *phi, *derivative, *bend, *log_phi; /* [points] each */
     int has_log;
     char parameter[96];
 } portrait;
@@ -115,12 +115,12 @@ static zonal_status evaluate(portrait *p) {
     ZONAL_TRY(ZONAL_NEW(&p->memory, 5 * n, "the profile"));
     p->c = p->memory;
     p->phi = p->c + n;
-    p->slope = p->phi + n;
-    p->bend = p->slope + n;
+    p->derivative = p->phi + n;
+    p->bend = p->derivative + n;
     p->log_phi = p->bend + n;
     for (int64_t i = 0; i < n; i++) p->c[i] = (double)(2 * i - (n - 1)) / (double)(n - 1);
     ZONAL_TRY(zonal_kernel_eval(p->kernel, 0, n, p->c, p->phi));
-    ZONAL_TRY(zonal_kernel_eval(p->kernel, 1, n, p->c, p->slope));
+    ZONAL_TRY(zonal_kernel_eval(p->kernel, 1, n, p->c, p->derivative));
     ZONAL_TRY(zonal_kernel_eval(p->kernel, 2, n, p->c, p->bend));
     if (!p->has_log) return ZONAL_OK;
     ZONAL_TRY(zonal_kernel_log_eval(p->kernel, n, p->c, p->log_phi));
@@ -164,8 +164,8 @@ static void print_constants(const portrait *p) {
            "  ... as printed  %-22.12g -log|S|, |S| the area of the sphere\n"
            "  phi'(1)         %.12g\n"
            "  phi''(1)        %.12g\n",
-           k->bias, k->log_bias, k->mmd_norm, k->ksd_norm, k->kl_norm, k->kl_norm_paper, k->slope,
-           k->curvature);
+           k->bias, k->log_bias, k->mmd_norm, k->ksd_norm, k->kl_norm, k->kl_norm_paper,
+           k->derivative, k->curvature);
     if (k->nodes > 0) printf("  quadrature      %d nodes\n", k->nodes);
 }
 
@@ -191,7 +191,7 @@ static void print_profile(const portrait *p) {
     printf("\nprofile\n      c %17s %17s %17s", "phi", "phi'", "phi''");
     printf(p->has_log ? " %17s\n" : "%s\n", p->has_log ? "log phi" : "");
     for (int64_t i = 0; i < p->points; i++) {
-        printf("%7.4f %17.10g %17.10g %17.10g", p->c[i], p->phi[i], p->slope[i], p->bend[i]);
+        printf("%7.4f %17.10g %17.10g %17.10g", p->c[i], p->phi[i], p->derivative[i], p->bend[i]);
         if (p->has_log) printf(" %17.10g", p->log_phi[i]);
         putchar('\n');
     }
@@ -209,7 +209,7 @@ static void print_text(const portrait *p) {
 static void print_csv(const portrait *p) {
     printf("c,phi,dphi,d2phi,log_phi\n");
     for (int64_t i = 0; i < p->points; i++) {
-        printf("%.17g,%.17g,%.17g,%.17g,", p->c[i], p->phi[i], p->slope[i], p->bend[i]);
+        printf("%.17g,%.17g,%.17g,%.17g,", p->c[i], p->phi[i], p->derivative[i], p->bend[i]);
         if (p->has_log) printf("%.17g", p->log_phi[i]);
         putchar('\n');
     }
@@ -226,7 +226,7 @@ static void put_constants(zonal__json *json, const portrait *p) {
     zonal__json_key_double(json, "kl_norm", k->kl_norm);
     zonal__json_key_double(json, "kl_norm_paper", k->kl_norm_paper);
     zonal__json_key_double(json, "log_area", k->log_area);
-    zonal__json_key_double(json, "slope", k->slope);
+    zonal__json_key_double(json, "derivative", k->derivative);
     zonal__json_key_double(json, "curvature", k->curvature);
     zonal__json_key_int(json, "degrees", k->degrees);
     zonal__json_key_int(json, "nodes", k->nodes);
@@ -255,7 +255,7 @@ static void put_profile(zonal__json *json, const portrait *p) {
         zonal__json_begin_object(json);
         zonal__json_key_double(json, "c", p->c[i]);
         zonal__json_key_double(json, "phi", p->phi[i]);
-        zonal__json_key_double(json, "dphi", p->slope[i]);
+        zonal__json_key_double(json, "dphi", p->derivative[i]);
         zonal__json_key_double(json, "d2phi", p->bend[i]);
         zonal__json_key_double(json, "log_phi", p->has_log ? p->log_phi[i] : NAN);
         zonal__json_end_object(json);
@@ -283,7 +283,7 @@ static zonal_status print_json(const portrait *p) {
     return status;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- plots ----------------------------------------------------------------------------------- */
 
 static zonal_status draw(const char *path, const char *title, int64_t dim,
                          const zonal__svg_series *series, int count) {

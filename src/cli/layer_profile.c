@@ -51,7 +51,7 @@ static int are_alike(const zonal__layer_profile *a, const zonal__layer_profile *
     return s->kind == t->kind && s->h == t->h && s->w == t->w && s->channels == t->channels &&
            s->out_channels == t->out_channels && s->kernel == t->kernel && s->stride == t->stride &&
            s->bias == t->bias && s->activation == t->activation && s->residual == t->residual &&
-           a->from_pictures == b->from_pictures && a->two_gradients == b->two_gradients;
+           a->from_images == b->from_images && a->two_gradients == b->two_gradients;
 }
 
 static void add_layer(const zonal__layer_profile *layer, zonal__layer_profile *profile,
@@ -78,7 +78,7 @@ static zonal_status list_layers(const zonal__profile_options *o, const zonal__gr
         layer.spec.w = x.w;
         layer.spec.dtype = o->network.dtype;
         layer.spec.threads = o->threads;
-        layer.from_pictures = node->x < 0;
+        layer.from_images = node->x < 0;
         layer.two_gradients = count_readers(graph, i) > 1;
         ZONAL_TRY(zonal__layer_shape(&layer.spec, &y[i].h, &y[i].w, &y[i].channels));
         add_layer(&layer, profile, count);
@@ -93,7 +93,7 @@ enum { ARRAYS = 16 };
 typedef struct bench {
     const zonal__nn_table *table;
     const zonal__device *device;
-    void *taken[ARRAYS]; /* what "arrays" points to */
+    void *allocated[ARRAYS]; /* what "arrays" points to */
     int count;
     zonal__layer_arrays arrays;
 } bench;
@@ -120,10 +120,10 @@ static zonal_status fill(const bench *b, void *array, int64_t count, zonal_dtype
     return status;
 }
 
-static zonal_status take(bench *b, int64_t count, zonal_dtype dtype, int filled, void **out) {
+static zonal_status alloc(bench *b, int64_t count, zonal_dtype dtype, int filled, void **out) {
     size_t size = dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
     ZONAL_TRY(zonal__device_alloc(b->device, (size_t)count * size, "the arrays of a layer", out));
-    b->taken[b->count++] = *out;
+    b->allocated[b->count++] = *out;
     return filled ? fill(b, *out, count, dtype) : ZONAL_OK;
 }
 
@@ -147,25 +147,25 @@ static sizes find_sizes(const zonal__layer_profile *profile, int count) {
 static zonal_status take_arrays(bench *b, const sizes *most, zonal_dtype dtype) {
     zonal__layer_arrays *a = &b->arrays;
     const zonal_dtype single = ZONAL_DTYPE_FP32;
-    ZONAL_TRY(take(b, most->x, dtype, 1, (void **)&a->x));
-    ZONAL_TRY(take(b, most->y, dtype, 1, (void **)&a->residual));
-    ZONAL_TRY(take(b, most->y, dtype, 1, (void **)&a->dy));
-    ZONAL_TRY(take(b, most->y, dtype, 1, (void **)&a->dy_more));
-    ZONAL_TRY(take(b, most->weights, dtype, 1, (void **)&a->weight));
-    ZONAL_TRY(take(b, most->channels, single, 1, (void **)&a->bias));
-    ZONAL_TRY(take(b, most->channels, single, 1, (void **)&a->scale));
-    ZONAL_TRY(take(b, most->y, dtype, 0, &a->y));
-    ZONAL_TRY(take(b, most->x, dtype, 0, &a->dx));
-    ZONAL_TRY(take(b, most->y, dtype, 0, &a->dresidual));
-    ZONAL_TRY(take(b, most->weights, single, 0, (void **)&a->dweight));
-    ZONAL_TRY(take(b, most->channels, single, 0, (void **)&a->dbias));
-    ZONAL_TRY(take(b, most->channels, single, 0, (void **)&a->dscale));
-    ZONAL_TRY(take(b, most->channels, single, 0, (void **)&a->running_mean));
-    return take(b, most->channels, single, 0, (void **)&a->running_variance);
+    ZONAL_TRY(alloc(b, most->x, dtype, 1, (void **)&a->x));
+    ZONAL_TRY(alloc(b, most->y, dtype, 1, (void **)&a->residual));
+    ZONAL_TRY(alloc(b, most->y, dtype, 1, (void **)&a->dy));
+    ZONAL_TRY(alloc(b, most->y, dtype, 1, (void **)&a->dy_more));
+    ZONAL_TRY(alloc(b, most->weights, dtype, 1, (void **)&a->weight));
+    ZONAL_TRY(alloc(b, most->channels, single, 1, (void **)&a->bias));
+    ZONAL_TRY(alloc(b, most->channels, single, 1, (void **)&a->scale));
+    ZONAL_TRY(alloc(b, most->y, dtype, 0, &a->y));
+    ZONAL_TRY(alloc(b, most->x, dtype, 0, &a->dx));
+    ZONAL_TRY(alloc(b, most->y, dtype, 0, &a->dresidual));
+    ZONAL_TRY(alloc(b, most->weights, single, 0, (void **)&a->dweight));
+    ZONAL_TRY(alloc(b, most->channels, single, 0, (void **)&a->dbias));
+    ZONAL_TRY(alloc(b, most->channels, single, 0, (void **)&a->dscale));
+    ZONAL_TRY(alloc(b, most->channels, single, 0, (void **)&a->running_mean));
+    return alloc(b, most->channels, single, 0, (void **)&a->running_variance);
 }
 
 static void release_arrays(bench *b) {
-    for (int i = 0; i < b->count; i++) zonal__device_free(b->device, b->taken[i]);
+    for (int i = 0; i < b->count; i++) zonal__device_free(b->device, b->allocated[i]);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -186,11 +186,11 @@ static zonal_status enqueue(void *context, void *stream) {
 
 static zonal_status time_parts(const bench *b, zonal__layer_profile *profile, zonal__layer *layer) {
     task t = {.table = b->table, .layer = layer, .arrays = b->arrays};
-    int split = has_weights(&profile->spec) && !profile->from_pictures;
+    int split = has_weights(&profile->spec) && !profile->from_images;
     double both;
     if (!profile->spec.residual) t.arrays.residual = t.arrays.dresidual = NULL;
     if (!profile->two_gradients) t.arrays.dy_more = NULL;
-    if (profile->from_pictures) t.arrays.dx = NULL;
+    if (profile->from_images) t.arrays.dx = NULL;
     ZONAL_TRY(zonal__time_work(b->device, enqueue, &t, &profile->part[ZONAL__PART_FORWARD].ms));
     t.backward = 1;
     ZONAL_TRY(zonal__time_work(b->device, enqueue, &t, &both));
@@ -244,7 +244,7 @@ static void count_work(zonal__layer_profile *profile) {
         part[ZONAL__PART_FORWARD].flop = part[ZONAL__PART_FILTER].flop = flop;
         part[ZONAL__PART_FORWARD].bytes = x + size * w + y;
         part[ZONAL__PART_FILTER].bytes = x + y + 4 * w;
-        if (profile->from_pictures) return;
+        if (profile->from_images) return;
         part[ZONAL__PART_DATA].flop = flop;
         part[ZONAL__PART_DATA].bytes = y + size * w + x;
         return;

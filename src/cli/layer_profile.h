@@ -31,7 +31,7 @@ typedef struct zonal__work_cost {
 typedef struct zonal__layer_profile {
     zonal__layer_spec spec;
     int layers;                          /* how many */
-    int from_pictures;                   /* 1: it has no gradient to give back */
+    int from_images;                     /* 1: it has no gradient to give back */
     int two_gradients;                   /* 1: its output is read twice */
     zonal__work_cost part[ZONAL__PARTS]; /* of one layer */
 } zonal__layer_profile;
@@ -39,7 +39,7 @@ typedef struct zonal__layer_profile {
 typedef struct zonal__profile_options {
     zonal__network_spec network;
     const zonal__device *device; /* NULL: the CPU */
-    int64_t n;                   /* pictures that go through at a time */
+    int64_t n;                   /* images that go through at a time */
     int side;
     int threads; /* host; 0: all there are */
 } zonal__profile_options;

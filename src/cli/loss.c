@@ -136,7 +136,7 @@ static zonal_status print_json(const settings *s, const result *r) {
     zonal__json_key_double(&json, "value", r->value);
     zonal__json_key_double(&json, "bias", r->info.bias);
     zonal__json_key_double(&json, "norm", r->info.norm);
-    zonal__json_key_double(&json, "slope", r->info.slope);
+    zonal__json_key_double(&json, "derivative", r->info.derivative);
     zonal__json_key_bool(&json, "raw", r->loss.raw_value);
     put_parameter(&json, r);
     if (is_sliced(r))

@@ -21,7 +21,7 @@ enum { MOST_COLUMNS = 128, LONGEST_NAME = 64, LONGEST_PATH = 4096, LINE_FIELDS =
 static const size_t LONGEST_FILE = (size_t)1 << 31;
 
 /* Kinds of lines; those of checkpoints hold nothing that is measured. */
-static const char *const kinds[] = {"all", "step", "meter", "eval", NULL};
+static const char *const kinds[] = {"all", "step", "monitor", "eval", NULL};
 enum { ALL };
 
 typedef struct settings {

@@ -83,11 +83,11 @@ static const char *get(const zonal__card *card, const char *name) {
 }
 
 static int is_texture(const zonal__card *card) {
-    return strcmp(get(card, "law"), "texture") == 0;
+    return strcmp(get(card, "augmentation"), "texture") == 0;
 }
 
 static int is_centre(const zonal__card *card) {
-    return strcmp(get(card, "crop"), "centre") == 0;
+    return strcmp(get(card, "crop"), "center") == 0;
 }
 
 /* ---- the network ----------------------------------------------------------------------------- */
@@ -256,8 +256,8 @@ static void put_preprocessing(const zonal__card *card, zonal__file *file) {
     const char *side = get(card, "side");
     zonal__file_print(file,
                       "## Preprocessing\n\n| | |\n|---|---|\n| channels | %d |\n| crop | %s |\n"
-                      "| resize | to %s x %s, %s |\n| mean | %s |\n| deviation | %s |\n\n"
-                      "Mean and deviation are of elements in [0, 1]. The same is in the file's "
+                      "| resize | to %s x %s, %s |\n| mean | %s |\n| std | %s |\n\n"
+                      "Mean and std are of elements in [0, 1]. The same is in the file's "
                       "metadata, where zonal finds it.\n\n",
                       card->network.channels,
                       is_centre(card) ? "the square in the middle, 7/8 of the shorter side"
@@ -265,7 +265,7 @@ static void put_preprocessing(const zonal__card *card, zonal__file *file) {
                       side, side,
                       is_texture(card) ? "bilinear without antialiasing, zeros outside"
                                        : "bilinear with antialiasing",
-                      get(card, "mean"), get(card, "deviation"));
+                      get(card, "mean"), get(card, "std"));
 }
 
 static void put_load(const zonal__card *card, zonal__file *file, const char *make) {
@@ -322,12 +322,12 @@ static void put_torchvision(const zonal__card *card, zonal__file *file) {
     put_resize(card, file);
     zonal__file_print(file,
                       "    mean = torch.tensor([%s]).reshape(1, -1, 1, 1)\n"
-                      "    deviation = torch.tensor([%s]).reshape(1, -1, 1, 1)\n"
-                      "    return (x - mean) / deviation\n\n\n"
+                      "    std = torch.tensor([%s]).reshape(1, -1, 1, 1)\n"
+                      "    return (x - mean) / std\n\n\n"
                       "image = torchvision.io.read_image(\"image.png\")\n"
                       "with torch.no_grad():\n"
                       "    features = model(preprocess(image))\n```\n\n",
-                      get(card, "mean"), get(card, "deviation"));
+                      get(card, "mean"), get(card, "std"));
 }
 
 static void put_timm(const zonal__card *card, zonal__file *file) {

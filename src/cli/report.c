@@ -11,7 +11,7 @@
 typedef struct settings {
     const char *out;
     int64_t images;
-    int pictures, quiet;
+    int examples, quiet;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -22,9 +22,9 @@ static const zonal__option table[] = {
      .initial = "report.html",
      .metavar = "FILE",
      .help = "the page to write"},
-    {.name = "pictures",
+    {.name = "examples",
      .type = ZONAL__OPTION_FLAG,
-     AT(pictures),
+     AT(examples),
      .initial = "yes",
      .help = "show sample views and the embeddings of test images"},
     {.name = "images",
@@ -48,7 +48,7 @@ static const zonal__cli_usage usage = {
                    "\n"
                    "examples:\n"
                    "  zonal report runs/textures-1 runs/textures-2 --out textures.html\n"
-                   "  zonal report runs/* --no-pictures\n",
+                   "  zonal report runs/* --no-examples\n",
     .argument = "RUN",
     .least = 1,
     .most = ZONAL__REPORT_RUNS};
@@ -66,9 +66,9 @@ static zonal_status run(const settings *s, int count, char *const *folders) {
     status = zonal__report_read(report, count, folders);
     if (status == ZONAL_OK) say_notes(report);
     if (status == ZONAL_OK) status = zonal__report_make_kernels(report);
-    if (status == ZONAL_OK && s->pictures)
+    if (status == ZONAL_OK && s->examples)
         status = zonal__report_make_examples(report, s->images, s->quiet);
-    if (!s->pictures) zonal__report_omit_examples(report, "--no-pictures was given");
+    if (!s->examples) zonal__report_omit_examples(report, "--no-examples was given");
     if (status == ZONAL_OK) status = zonal__report_write(report, s->out);
     zonal__report_fini(report);
     zonal__free(report);

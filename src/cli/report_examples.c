@@ -1,6 +1,6 @@
 /*
- * The examples of a report, made from the runs themselves: views by the laws of the training, and
- * what the trained network finds nearest among views of test pictures.
+ * The examples of a report, made from the runs themselves: views by the augmentations of the
+ * training, and what the trained network finds nearest among views of test images.
  */
 #include "cli/report_examples.h"
 
@@ -16,8 +16,8 @@
 #include "zonal/uniformity.h"
 
 enum {
-    THUMB = 72, /* longest side of a picture in the page */
-    SHOWN = 3,  /* pictures whose views are shown */
+    THUMB = 72, /* longest side of an image in the page */
+    SHOWN = 3,  /* images whose views are shown */
     MOST_VIEWS = 6,
     GROUP = 100, /* test images among which is searched: the paper's protocol */
     QUERIES = 4,
@@ -61,7 +61,7 @@ static const float *view_at(const zonal__batch *batch, const zonal__loader_optio
 /* Views as people look at them: neither shifted nor scaled, in floats. */
 static void make_visible(zonal__loader_options *options) {
     memset(options->mean, 0, sizeof options->mean);
-    for (int c = 0; c < 3; c++) options->deviation[c] = 1;
+    for (int c = 0; c < 3; c++) options->std[c] = 1;
     options->dtype = ZONAL_DTYPE_FP32;
     options->raw = 0;
     options->workers = 1;
@@ -74,14 +74,14 @@ static zonal_status fill_views(const zonal__loader_options *options, const zonal
                                zonal__gallery *gallery) {
     int all = options->group[0].views + (options->groups > 1 ? options->group[1].views : 0);
     int shown = all < MOST_VIEWS ? all : MOST_VIEWS;
-    zonal__image picture = {0};
+    zonal__image image = {0};
     zonal_status status = zonal__gallery_shape(gallery, (int)batch->count, shown + 1);
     for (int row = 0; row < batch->count && status == ZONAL_OK; row++) {
-        zonal__gallery_picture *to = &gallery->pictures[row * (shown + 1)];
+        zonal__gallery_cell *to = &gallery->cells[row * (shown + 1)];
         int64_t number = batch->samples[row];
         snprintf(to->caption, sizeof to->caption, "image %lld", (long long)number);
-        status = zonal__source_read_sound(options->source, &number, &picture);
-        if (status == ZONAL_OK) status = shrink(&picture, &to->image);
+        status = zonal__source_read_sound(options->source, &number, &image);
+        if (status == ZONAL_OK) status = shrink(&image, &to->image);
         for (int v = 0; v < shown && status == ZONAL_OK; v++) {
             int g = v >= options->group[0].views, within = v - g * options->group[0].views;
             snprintf(to[v + 1].caption, sizeof to[v + 1].caption, "%s view",
@@ -90,7 +90,7 @@ static zonal_status fill_views(const zonal__loader_options *options, const zonal
                                  options->channels, &to[v + 1].image);
         }
     }
-    zonal__image_fini(&picture);
+    zonal__image_fini(&image);
     return status;
 }
 
@@ -121,10 +121,11 @@ done:
     return status;
 }
 
-/* Whether two runs have the same pictures and laws, by the settings that decide it. */
+/* Whether two runs have the same images and augmentations, by the settings that decide it. */
 static int same_views(const zonal__report *report, int a, int b) {
-    static const char *const beginnings[] = {"data", "split", "view",     "local",   "side",
-                                             "law",  "class", "channels", "texture", "seed"};
+    static const char *const beginnings[] = {"data",    "split",        "view",  "local",
+                                             "side",    "augmentation", "class", "channels",
+                                             "texture", "seed"};
     for (int64_t k = 0; k < report->keys_count; k++)
         for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
             const char *key = report->keys[k], *x, *y;
@@ -165,18 +166,20 @@ static zonal_status open_images(const search *s, int64_t most, zonal__source **s
     return status;
 }
 
-/* The same views that the network has seen: they depend on the seed and the picture alone. */
+/* The same views that the network has seen: they depend on the seed and the image alone. */
 static zonal_status draw_thumbs(search *s) {
     const zonal__features_options *f = &s->features;
-    zonal__loader_options options = {
-        .source = s->source,
-        .batch = s->group < 10 ? s->group : 10,
-        .groups = 1,
-        .group = {{.views = 2, .width = f->width, .height = f->height, .laws = f->laws}},
-        .channels = s->subject.model->spec.channels,
-        .largest_side = f->largest_side,
-        .seed = f->seed,
-        .in_order = 1};
+    zonal__loader_options options = {.source = s->source,
+                                     .batch = s->group < 10 ? s->group : 10,
+                                     .groups = 1,
+                                     .group = {{.views = 2,
+                                                .width = f->width,
+                                                .height = f->height,
+                                                .augmentations = f->augmentations}},
+                                     .channels = s->subject.model->spec.channels,
+                                     .max_side = f->max_side,
+                                     .seed = f->seed,
+                                     .in_order = 1};
     zonal__loader *loader;
     zonal_status status = ZONAL_OK;
     make_visible(&options);
@@ -204,8 +207,7 @@ static zonal_status embed(search *s) {
     return zonal__features_extract(s->subject.model, &s->features, NULL, s->projections);
 }
 
-static zonal_status take_thumb(search *s, int64_t sample, int64_t view,
-                               zonal__gallery_picture *to) {
+static zonal_status take_thumb(search *s, int64_t sample, int64_t view, zonal__gallery_cell *to) {
     return zonal__image_convert(&s->thumbs[2 * sample + view], s->subject.model->spec.channels,
                                 &to->image);
 }
@@ -217,14 +219,14 @@ static zonal_status search_all(search *s, zonal__gallery *gallery) {
                                               .batch = s->group};
     ZONAL_TRY(zonal__gallery_shape(gallery, QUERIES, HITS + 1));
     for (int q = 0; q < QUERIES; q++) {
-        zonal__gallery_picture *row = &gallery->pictures[q * (HITS + 1)];
+        zonal__gallery_cell *row = &gallery->cells[q * (HITS + 1)];
         zonal__retrieval_hit hits[HITS];
         int64_t sample = q * s->group / QUERIES;
         ZONAL_TRY(zonal__retrieval_top(&options, s->projections, 0, sample, HITS, hits));
         snprintf(row->caption, sizeof row->caption, "query");
         ZONAL_TRY(take_thumb(s, sample, 0, row));
         for (int h = 0; h < HITS; h++) {
-            zonal__gallery_picture *to = &row[h + 1];
+            zonal__gallery_cell *to = &row[h + 1];
             to->right = hits[h].sample == sample;
             snprintf(to->caption, sizeof to->caption, "%.3f", hits[h].cosine);
             ZONAL_TRY(take_thumb(s, hits[h].sample, hits[h].view, to));

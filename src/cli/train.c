@@ -1,5 +1,5 @@
 /*
- * zonal train: pretrains a network on pictures, in a run folder that can be resumed.
+ * zonal train: pretrains a network on images, in a run folder that can be resumed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -110,9 +110,9 @@ static void on_estimated(void *context, const zonal__estimated *estimated, int64
     zonal__train_print_estimate(&j->print, &j->training, estimated, steps_left);
 }
 
-static void on_logged(void *context, const zonal__step_line *line, const zonal__meter *meter) {
+static void on_logged(void *context, const zonal__step_line *line, const zonal__monitor *monitor) {
     job *j = context;
-    zonal__train_print_step(&j->print, &j->training, line, meter);
+    zonal__train_print_step(&j->print, &j->training, line, monitor);
 }
 
 static void on_evaluated(void *context, int64_t step, const zonal__online_result *result) {

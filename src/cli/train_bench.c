@@ -9,7 +9,7 @@
 #include "core/random.h"
 #include "train/trainer_state.h"
 
-/* ---- pictures of noise ----------------------------------------------------------------------- */
+/* ---- images of noise ------------------------------------------------------------------------- */
 
 typedef struct noise {
     zonal__source source;
@@ -42,7 +42,7 @@ static zonal_status fill_noise(noise *n, const zonal__train_bench_options *o) {
     n->source.height = o->channels == 1 ? o->side * 5 / 4 : o->side * 3 / 2;
     int64_t bytes = o->batch * n->source.width * n->source.height * o->channels;
     int64_t words = (bytes + 15) / 16;
-    ZONAL_TRY(ZONAL_NEW(&n->pixels, 16 * words, "the pictures"));
+    ZONAL_TRY(ZONAL_NEW(&n->pixels, 16 * words, "the images"));
     for (int64_t i = 0; i < words; i++) {
         uint32_t word[4];
         zonal__random_words(&random, (uint64_t)i, 0, word);
@@ -55,7 +55,7 @@ static zonal_status open_noise(const zonal__train_bench_options *o, zonal__sourc
     noise *n;
     zonal_status status;
     *out = NULL;
-    ZONAL_TRY(ZONAL_NEW(&n, 1, "the pictures"));
+    ZONAL_TRY(ZONAL_NEW(&n, 1, "the images"));
     status = fill_noise(n, o);
     if (status != ZONAL_OK)
         zonal__source_close(&n->source);
@@ -76,7 +76,7 @@ zonal__network_spec zonal__train_bench_network(const zonal__train_bench_options 
 }
 
 static zonal_status fill_options(const zonal__train_bench_options *o, zonal__source *source,
-                                 zonal__view_law laws[ZONAL__TRAIN_BENCH_VIEWS],
+                                 zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS],
                                  zonal__trainer_options *out) {
     *out = (zonal__trainer_options){.device = o->device,
                                     .network = zonal__train_bench_network(o),
@@ -87,20 +87,20 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
     ZONAL_TRY(zonal_objective_defaults(o->method, &out->objective));
     for (int v = 0; v < ZONAL__TRAIN_BENCH_VIEWS; v++)
         if (o->channels == 1)
-            zonal__view_law_texture(&laws[v]);
+            zonal__augmentation_texture(&augmentations[v]);
         else
-            zonal__view_law_byol(v, &laws[v]);
+            zonal__augmentation_byol(v, &augmentations[v]);
     out->loader = (zonal__loader_options){.source = source,
                                           .batch = o->batch,
                                           .groups = 1,
                                           .group = {{.views = ZONAL__TRAIN_BENCH_VIEWS,
                                                      .width = o->side,
                                                      .height = o->side,
-                                                     .laws = laws}},
+                                                     .augmentations = augmentations}},
                                           .mean = {.5f, .5f, .5f},
-                                          .deviation = {.25f, .25f, .25f},
+                                          .std = {.25f, .25f, .25f},
                                           .workers = o->threads};
-    out->residence = ZONAL__RESIDENCE_RESIDENT;
+    out->data_location = ZONAL__DATA_ON_DEVICE;
     out->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
     out->optimiser.weight_decay = 5e-4;
     /* Noise cannot be learnt: a small rate keeps the weights where they are. */
@@ -151,9 +151,9 @@ static zonal_status time_steps(zonal__trainer *trainer, zonal__train_bench_resul
 static zonal_status enqueue_objective(void *context, void *stream) {
     zonal__trainer *t = context;
     void *z = t->wide_projections ? t->wide_projections : t->projections;
-    void *slopes = t->wide_slopes ? t->wide_slopes : t->slopes;
+    void *gradients = t->wide_gradients ? t->wide_gradients : t->gradients;
     zonal_objective_set_stream(t->objective, stream);
-    return zonal_objective_execute(t->objective, z, &t->output->loss, slopes);
+    return zonal_objective_execute(t->objective, z, &t->output->loss, gradients);
 }
 
 static zonal_status enqueue_optimiser(void *context, void *stream) {
@@ -217,12 +217,12 @@ done:
 zonal_status zonal__train_bench(const zonal__train_bench_options *options,
                                 zonal__train_bench_result *result) {
     zonal__source *source = NULL;
-    zonal__view_law laws[ZONAL__TRAIN_BENCH_VIEWS];
+    zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS];
     zonal__trainer_options trainer;
     zonal_status status;
     *result = (zonal__train_bench_result){0};
     if (options->with_views) ZONAL_TRY(open_noise(options, &source));
-    status = fill_options(options, source, laws, &trainer);
+    status = fill_options(options, source, augmentations, &trainer);
     if (status == ZONAL_OK) status = measure(&trainer, result);
     zonal__source_close(source);
     return status;

@@ -1,10 +1,10 @@
 /*
- * How long a step of training takes: the trainer itself, over and over, on pictures of noise that
+ * How long a step of training takes: the trainer itself, over and over, on images of noise that
  * lie in memory. What "zonal bench train" prints; bench/train_torch.py makes the same step in
  * PyTorch.
  *
- * The step: two views of each picture, a ResNet with ImageNet's stem, projector 2048-2048-256 with
- * norms and GELU, AdamW.
+ * The step: two views of each image, a ResNet with ImageNet's stem, projector 2048-2048-256 with
+ * batch norm and GELU, AdamW.
  */
 #ifndef ZONAL_CLI_TRAIN_BENCH_H
 #define ZONAL_CLI_TRAIN_BENCH_H
@@ -16,7 +16,7 @@ enum { ZONAL__TRAIN_BENCH_VIEWS = 2 };
 typedef struct zonal__train_bench_options {
     int depth, side, channels; /* 1 channel: views of textures; 3: BYOL's of photographs */
     double width;
-    int64_t batch; /* pictures */
+    int64_t batch; /* images */
     zonal_dtype dtype;
     const zonal__device *device;
     int threads;        /* host; 0: all there are */

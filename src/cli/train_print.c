@@ -118,7 +118,7 @@ static void say_network(zonal__train_print *print, const zonal__training *t,
                      count_parameters(&zonal__trainer_model(trainer)->graph),
                      word(t, "precision", s->precision));
     zonal__train_say(print, "projector %s, %s%s", s->projector,
-                     word(t, "activation", s->activation), s->projector_norm ? ", norms" : "");
+                     word(t, "activation", s->activation), s->projector_norm ? ", batch norm" : "");
 }
 
 static void say_data(zonal__train_print *print, const zonal__training *t) {
@@ -131,7 +131,8 @@ static void say_data(zonal__train_print *print, const zonal__training *t) {
                      zonal__text_plural(t->source->count), zonal__split_words[s->split]);
     zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
                      s->views, s->side, local, t->trainer.network.channels,
-                     zonal__text_plural(t->trainer.network.channels), word(t, "law", s->law));
+                     zonal__text_plural(t->trainer.network.channels),
+                     word(t, "augmentation", s->augmentation));
 }
 
 static void say_run(zonal__train_print *print, const zonal__training *t) {
@@ -268,7 +269,7 @@ static void put_in_table(zonal__train_print *print, const char *line) {
 }
 
 void zonal__train_print_step(zonal__train_print *print, const zonal__training *t,
-                             const zonal__step_line *line, const zonal__meter *meter) {
+                             const zonal__step_line *line, const zonal__monitor *monitor) {
     const zonal_objective_parts *loss = &line->metrics.loss;
     double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
     char row[160];
@@ -278,12 +279,12 @@ void zonal__train_print_step(zonal__train_print *print, const zonal__training *t
     print->table_begun = 1;
     snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %6.3f %6.1f %5.2f",
              line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
-             line->metrics.rate, line->images_per_second, meter->mean_cosine, meter->effective_rank,
-             meter->rho);
+             line->metrics.rate, line->images_per_second, monitor->mean_cosine,
+             monitor->effective_rank, monitor->rho);
     put_in_table(print, row);
     snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
              line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,
-             meter->mean_cosine);
+             monitor->mean_cosine);
 }
 
 void zonal__train_print_eval(zonal__train_print *print, int64_t step,

@@ -45,7 +45,7 @@ void zonal__train_print_estimate(zonal__train_print *print, const zonal__trainin
 /* The bar begins: "seconds" were spent on the steps before. */
 void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds);
 void zonal__train_print_step(zonal__train_print *print, const zonal__training *training,
-                             const zonal__step_line *line, const zonal__meter *meter);
+                             const zonal__step_line *line, const zonal__monitor *monitor);
 void zonal__train_print_eval(zonal__train_print *print, int64_t step,
                              const zonal__online_result *result);
 

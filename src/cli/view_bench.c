@@ -3,7 +3,7 @@
 #include "cli/timing.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "data/view_law.h"
+#include "data/augmentation.h"
 
 enum { RUNS = 100 }; /* on a device */
 
@@ -13,7 +13,7 @@ typedef struct batch {
     const zonal__views_table *table;
     zonal__views *views;
     uint8_t *base;
-    zonal__picture *pictures;
+    zonal__image_place *images;
     zonal__view *view;
     void *out;
 } batch;
@@ -24,9 +24,9 @@ static zonal__view_bench_options with_defaults(const zonal__view_bench_options *
     o.device = zonal__device_or_cpu(o.device);
     if (!o.count) o.count = 512;
     if (!o.side) o.side = 224;
-    if (!o.picture_width) o.picture_width = texture ? 256 : 500;
-    if (!o.picture_height) o.picture_height = texture ? 256 : 375;
-    if (!o.pictures) o.pictures = 64;
+    if (!o.image_width) o.image_width = texture ? 256 : 500;
+    if (!o.image_height) o.image_height = texture ? 256 : 375;
+    if (!o.images) o.images = 64;
     if (!o.dtype) o.dtype = zonal__device_is_host(o.device) ? ZONAL_DTYPE_FP32 : ZONAL_DTYPE_BF16;
     return o;
 }
@@ -35,8 +35,8 @@ static int channels_of(const zonal__view_bench_options *o) {
     return o->kind == ZONAL__VIEW_TEXTURE ? 1 : 3;
 }
 
-static int64_t picture_bytes(const zonal__view_bench_options *o) {
-    return (int64_t)o->picture_width * o->picture_height * channels_of(o);
+static int64_t image_bytes(const zonal__view_bench_options *o) {
+    return (int64_t)o->image_width * o->image_height * channels_of(o);
 }
 
 static size_t out_bytes(const zonal__view_bench_options *o) {
@@ -48,7 +48,7 @@ static size_t out_bytes(const zonal__view_bench_options *o) {
 
 static void host_release(batch *b) {
     zonal__free(b->base);
-    zonal__free(b->pictures);
+    zonal__free(b->images);
     zonal__free(b->view);
     zonal__free(b->out);
 }
@@ -56,35 +56,34 @@ static void host_release(batch *b) {
 static void draw(batch *b) {
     const zonal__view_bench_options *o = &b->options;
     zonal__random random = {.seed = o->seed, .stream = ZONAL__STREAM_TEST};
-    zonal__view_law law[2];
+    zonal__augmentation augmentation[2];
     for (int v = 0; v < 2; v++)
         if (o->kind == ZONAL__VIEW_TEXTURE)
-            zonal__view_law_texture(&law[v]);
+            zonal__augmentation_texture(&augmentation[v]);
         else
-            zonal__view_law_byol(v, &law[v]);
-    for (int64_t i = 0; i < o->pictures * picture_bytes(o); i++) {
+            zonal__augmentation_byol(v, &augmentation[v]);
+    for (int64_t i = 0; i < o->images * image_bytes(o); i++) {
         uint32_t words[4];
         if (i % 16 == 0) zonal__random_words(&random, 0, (uint32_t)(i / 16), words);
         b->base[i] = (uint8_t)(words[i / 4 % 4] >> 8 * (i % 4));
     }
-    for (int64_t p = 0; p < o->pictures; p++)
-        b->pictures[p] = (zonal__picture){.offset = p * picture_bytes(o),
-                                          .width = o->picture_width,
-                                          .height = o->picture_height,
-                                          .channels = channels_of(o)};
+    for (int64_t p = 0; p < o->images; p++)
+        b->images[p] = (zonal__image_place){.offset = p * image_bytes(o),
+                                            .width = o->image_width,
+                                            .height = o->image_height,
+                                            .channels = channels_of(o)};
     for (int64_t n = 0; n < o->count; n++) {
-        zonal__view_draw(&law[n % 2], o->seed, 0, n / 2, (int)(n % 2), o->picture_width,
-                         o->picture_height, o->side, o->side, &b->view[n]);
-        b->view[n].picture = (int32_t)(n / 2 % o->pictures);
+        zonal__view_draw(&augmentation[n % 2], o->seed, 0, n / 2, (int)(n % 2), o->image_width,
+                         o->image_height, o->side, o->side, &b->view[n]);
+        b->view[n].image = (int32_t)(n / 2 % o->images);
     }
 }
 
 static zonal_status host_batch(batch *b) {
     const zonal__view_bench_options *o = &b->options;
     zonal_status status;
-    ZONAL_TRY_GOTO(status, failed,
-                   ZONAL_NEW(&b->base, o->pictures * picture_bytes(o), "the pictures"));
-    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->pictures, o->pictures, "the pictures"));
+    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->base, o->images * image_bytes(o), "the images"));
+    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->images, o->images, "the images"));
     ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&b->view, o->count, "the views"));
     ZONAL_TRY_GOTO(status, failed, zonal__alloc((int64_t)out_bytes(o), 1, "the views", &b->out));
     draw(b);
@@ -97,7 +96,7 @@ failed:
 static zonal_status run(void *context, void *stream) {
     batch *b = context;
     if (b->table->set_stream) b->table->set_stream(b->views, stream);
-    return b->table->run(b->views, b->base, b->pictures, b->view, b->options.count, b->out);
+    return b->table->run(b->views, b->base, b->images, b->view, b->options.count, b->out);
 }
 
 static zonal_status run_on_host(void *context, int number) {
@@ -116,7 +115,7 @@ static zonal_status host_time(batch *b, double *milliseconds) {
 
 static void device_release(batch *b) {
     zonal__device_free(b->options.device, b->base);
-    zonal__device_free(b->options.device, b->pictures);
+    zonal__device_free(b->options.device, b->images);
     zonal__device_free(b->options.device, b->view);
     zonal__device_free(b->options.device, b->out);
 }
@@ -130,19 +129,19 @@ static zonal_status copy(const zonal__device *device, const void *host, size_t b
 /* The same batch in the device's memory. */
 static zonal_status device_batch(const batch *host, batch *b) {
     const zonal__view_bench_options *o = &host->options;
-    void *base = NULL, *pictures = NULL, *view = NULL, *out = NULL;
-    zonal_status status = copy(o->device, host->base, (size_t)(o->pictures * picture_bytes(o)),
-                               "the pictures", &base);
+    void *base = NULL, *images = NULL, *view = NULL, *out = NULL;
+    zonal_status status =
+        copy(o->device, host->base, (size_t)(o->images * image_bytes(o)), "the images", &base);
     if (status == ZONAL_OK)
-        status = copy(o->device, host->pictures, (size_t)o->pictures * sizeof *host->pictures,
-                      "the pictures", &pictures);
+        status = copy(o->device, host->images, (size_t)o->images * sizeof *host->images,
+                      "the images", &images);
     if (status == ZONAL_OK)
         status =
             copy(o->device, host->view, (size_t)o->count * sizeof *host->view, "the views", &view);
     if (status == ZONAL_OK)
         status = zonal__device_alloc(o->device, out_bytes(o), "the views", &out);
     *b = *host;
-    b->base = base, b->pictures = pictures, b->view = view, b->out = out;
+    b->base = base, b->images = images, b->view = view, b->out = out;
     if (status != ZONAL_OK) device_release(b);
     return status;
 }
@@ -174,14 +173,14 @@ static zonal_status time_batch(batch *host, const zonal__views_spec *spec, doubl
 zonal_status zonal__view_bench(const zonal__view_bench_options *options, double *milliseconds) {
     batch host = {.options = with_defaults(options)};
     const zonal__view_bench_options *o = &host.options;
-    int longer = o->picture_width > o->picture_height ? o->picture_width : o->picture_height;
+    int longer = o->image_width > o->image_height ? o->image_width : o->image_height;
     zonal__views_spec spec = {.kind = o->kind,
                               .width = o->side,
                               .height = o->side,
                               .channels = channels_of(o),
                               .count = o->count,
                               .mean = {0.485f, 0.456f, 0.406f}, /* ImageNet's */
-                              .deviation = {0.229f, 0.224f, 0.225f},
+                              .std = {0.229f, 0.224f, 0.225f},
                               .blur_taps = zonal__view_blur_taps(o->side),
                               .dtype = o->dtype,
                               .threads = o->threads,

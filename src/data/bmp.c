@@ -1,7 +1,7 @@
 /*
  * BMP by hand: palettes of 1, 4 and 8 bits, 16, 24 and 32 bits, plain or by masks, rows from below
  * or from above; the head of OS/2 or one of Windows' of 40 bytes and more. Run-length compression
- * and pictures of other formats inside a BMP are refused. Alpha is dropped.
+ * and images of other formats inside a BMP are refused. Alpha is dropped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -121,14 +121,14 @@ static int is_grey(const head *h) {
     return h->palette != NULL;
 }
 
-zonal_status zonal__bmp_probe(const zonal__encoded *in, zonal__picture_info *info) {
+zonal_status zonal__bmp_probe(const zonal__encoded *in, zonal__image_info *info) {
     head h = {0};
     ZONAL_TRY(parse(in, &h));
-    *info = (zonal__picture_info){.kind = ZONAL__PICTURE_BMP,
-                                  .width = h.width,
-                                  .height = h.height,
-                                  .channels = is_grey(&h) ? 1 : 3,
-                                  .orientation = 1};
+    *info = (zonal__image_info){.kind = ZONAL__IMAGE_BMP,
+                                .width = h.width,
+                                .height = h.height,
+                                .channels = is_grey(&h) ? 1 : 3,
+                                .orientation = 1};
     return ZONAL_OK;
 }
 

@@ -8,9 +8,9 @@
  * the fine one), one byte each, and the pixels, uint8 [3][32][32]. The text files have the names of
  * the classes, one per line; without them the classes have numbers only.
  *
- * Splits: test is the set's own. Val is a share of the training pictures that is drawn (a
+ * Splits: test is the set's own. Val is a share of the training images that is drawn (a
  * tenth unless val_share or test_share is given), and train is the rest of them. All is everything,
- * the training pictures first.
+ * the training images first.
  */
 #include <errno.h>
 #include <fcntl.h>

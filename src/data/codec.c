@@ -1,5 +1,5 @@
 /*
- * Picture files: which format, the bytes of a file, and what is done alike for all formats.
+ * Image files: which format, the bytes of a file, and what is done alike for all formats.
  */
 #include "data/codec.h"
 
@@ -15,15 +15,15 @@
 enum { LARGEST_FILE = 1 << 30 }; /* bytes; ZONAL__IMAGE_AREA pixels hardly need as many */
 
 struct zonal__decoder {
-    zonal__jpeg *jpeg; /* both are made when the first picture of their kind comes */
+    zonal__jpeg *jpeg; /* both are made when the first image of their kind comes */
     zonal__png *png;
-    zonal__image scratch; /* a picture before it is turned or loses its colours */
+    zonal__image scratch; /* an image before it is turned or loses its colours */
     uint8_t *bytes;       /* the file */
     size_t room;
 };
 
 zonal_status zonal__decoder_create(zonal__decoder **out) {
-    return ZONAL_NEW(out, 1, "a picture decoder");
+    return ZONAL_NEW(out, 1, "an image decoder");
 }
 
 void zonal__decoder_destroy(zonal__decoder *decoder) {
@@ -38,7 +38,7 @@ void zonal__decoder_destroy(zonal__decoder *decoder) {
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 /* Orientations 5 to 8 exchange rows and columns; before that, 2, 3, 7 and 8 mirror the stored
- * picture left to right, and 3, 4, 6 and 7 mirror it top to bottom. */
+ * image left to right, and 3, 4, 6 and 7 mirror it top to bottom. */
 static zonal_status turn(const zonal__image *in, int orientation, zonal__image *out) {
     int exchange = orientation >= 5, channels = in->channels;
     int mirror_x = orientation == 2 || orientation == 3 || orientation >= 7;
@@ -86,11 +86,11 @@ static zonal_status decode_png(zonal__decoder *decoder, const zonal__encoded *in
 /* The formats that keep no state. */
 static zonal_status decode_plain(const zonal__encoded *in, zonal__image *image) {
     switch (in->info.kind) {
-    case ZONAL__PICTURE_WEBP:
+    case ZONAL__IMAGE_WEBP:
         return zonal__webp_decode(in, image);
-    case ZONAL__PICTURE_GIF:
+    case ZONAL__IMAGE_GIF:
         return zonal__gif_decode(in, image);
-    case ZONAL__PICTURE_TIFF:
+    case ZONAL__IMAGE_TIFF:
         return zonal__tiff_decode(in, image);
     default:
         return zonal__bmp_decode(in, image);
@@ -123,14 +123,14 @@ zonal_status zonal__image_decode(zonal__decoder *decoder, const void *bytes, siz
     zonal__encoded in = {bytes, size, name, {0}};
     if (!options) options = &as_it_is;
     if (options->channels != 0 && options->channels != 1 && options->channels != 3)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "a picture has 1 or 3 channels, not %d",
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "an image has 1 or 3 channels, not %d",
                           options->channels);
-    if (options->least_side < 0)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the least side of a picture cannot be %d",
-                          options->least_side);
+    if (options->min_side < 0)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the least side of an image cannot be %d",
+                          options->min_side);
     ZONAL_TRY(zonal__image_probe(bytes, size, name, &in.info));
-    if (in.info.kind == ZONAL__PICTURE_JPEG) return decode_jpeg(decoder, &in, options, image);
-    if (in.info.kind == ZONAL__PICTURE_PNG) return decode_png(decoder, &in, options, image);
+    if (in.info.kind == ZONAL__IMAGE_JPEG) return decode_jpeg(decoder, &in, options, image);
+    if (in.info.kind == ZONAL__IMAGE_PNG) return decode_png(decoder, &in, options, image);
     return decode_other(decoder, &in, options, image);
 }
 
@@ -155,7 +155,7 @@ static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int de
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any image: %lld bytes; remove it", path,
                           (long long)about.st_size);
     *size = (size_t)about.st_size;
-    ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, *size, &decoder->room, "a picture file"));
+    ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, *size, &decoder->room, "an image file"));
     while (done < *size) {
         ssize_t got = read(descriptor, decoder->bytes + done, *size - done);
         if (got < 0 && errno == EINTR) continue;

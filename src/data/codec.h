@@ -1,14 +1,14 @@
 /*
- * Picture files: JPEG, PNG, WebP, BMP, GIF and TIFF in, PNG out.
+ * Image files: JPEG, PNG, WebP, BMP, GIF and TIFF in, PNG out.
  *
  *     zonal__decoder *decoder;                              one for each thread
  *     ZONAL_TRY(zonal__decoder_create(&decoder));
  *     zonal__image_read(decoder, "cat.jpg", &options, &image);
  *     zonal__decoder_destroy(decoder);
  *
- * A decoder keeps its memory between pictures, as an image does: reading pictures of one kind
+ * A decoder keeps its memory between images, as an image does: reading images of one kind
  * allocates nothing here after the first few. (libjpeg takes some working memory of its own from
- * malloc for each picture.)
+ * malloc for each image.)
  *
  * What a file says is brought to 8 bits, grey or RGB, upright:
  *
@@ -20,16 +20,16 @@
  *   WebP    lossy and lossless; alpha is dropped; of an animation the first frame.
  *   BMP     1 to 32 bits, uncompressed; alpha is dropped.
  *   GIF     the first frame.
- *   TIFF    the first picture, up to 2^26 pixels, by libtiff's conversion to 8 bits; alpha is
+ *   TIFF    the first image, up to 2^26 pixels, by libtiff's conversion to 8 bits; alpha is
  *           dropped, the orientation is applied.
  *
  * Colour profiles and gamma are not applied.
  *
- * Damage that can be told is not passed on as a picture: impossible data, and a file that ends
+ * Damage that can be told is not passed on as an image: impossible data, and a file that ends
  * early, even by its last byte, are ZONAL_FORMAT with a sentence that names the file. (JPEG has no
- * checksums: a flipped bit may well be another valid picture.) So are sizes beyond the limits of
- * data/image.h, which are checked before memory is taken. A build without the library of a format
- * gives ZONAL_UNSUPPORTED for such files; BMP needs none.
+ * checksums: a flipped bit may well be another valid image.) So are sizes beyond the limits of
+ * data/image.h, which are checked before memory is allocated. A build without the library of a
+ * format gives ZONAL_UNSUPPORTED for such files; BMP needs none.
  */
 #ifndef ZONAL_DATA_CODEC_H
 #define ZONAL_DATA_CODEC_H
@@ -39,52 +39,52 @@
 typedef struct zonal__decoder zonal__decoder; /* used by one thread at a time */
 
 typedef struct zonal__decode_options {
-    int channels;   /* 1 grey, 3 RGB; 0: as the file has it */
-    int least_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
-                     * both sides stay at least this long; 0: full size */
+    int channels; /* 1 grey, 3 RGB; 0: as the file has it */
+    int min_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
+                   * both sides stay at least this long; 0: full size */
 } zonal__decode_options;
 
 /* The formats that a file's name can stand for. Those after TIFF are known by name only, so that
  * they can be counted. */
-typedef enum zonal__picture_kind {
-    ZONAL__PICTURE_NONE = 0,
-    ZONAL__PICTURE_JPEG = 1,
-    ZONAL__PICTURE_PNG = 2,
-    ZONAL__PICTURE_WEBP = 3,
-    ZONAL__PICTURE_BMP = 4,
-    ZONAL__PICTURE_GIF = 5,
-    ZONAL__PICTURE_TIFF = 6,
-    ZONAL__PICTURE_HEIC = 7,
-    ZONAL__PICTURE_AVIF = 8,
-    ZONAL__PICTURE_JPEG_XL = 9,
-    ZONAL__PICTURE_JPEG_2000 = 10,
-    ZONAL__PICTURE_KINDS = 11
-} zonal__picture_kind;
+typedef enum zonal__image_kind {
+    ZONAL__IMAGE_NONE = 0,
+    ZONAL__IMAGE_JPEG = 1,
+    ZONAL__IMAGE_PNG = 2,
+    ZONAL__IMAGE_WEBP = 3,
+    ZONAL__IMAGE_BMP = 4,
+    ZONAL__IMAGE_GIF = 5,
+    ZONAL__IMAGE_TIFF = 6,
+    ZONAL__IMAGE_HEIC = 7,
+    ZONAL__IMAGE_AVIF = 8,
+    ZONAL__IMAGE_JPEG_XL = 9,
+    ZONAL__IMAGE_JPEG_2000 = 10,
+    ZONAL__IMAGE_KINDS = 11
+} zonal__image_kind;
 
 /* What the head of a file says, as decoding with options of 0 would give it. */
-typedef struct zonal__picture_info {
-    zonal__picture_kind kind;
+typedef struct zonal__image_info {
+    zonal__image_kind kind;
     int width, height; /* upright */
     int channels;      /* 1 or 3 */
-    int orientation;   /* EXIF, 1 to 8: how the stored picture has to be turned; 1: not at all */
-} zonal__picture_info;
+    int orientation;   /* EXIF, 1 to 8: how the stored image has to be turned; 1: not at all */
+} zonal__image_info;
 
 /* By how the name ends, in letters of any case: .jpg, .jpeg, .png, .webp, .bmp, .gif, .tif, .tiff,
  * ... NONE: not as an image's name does. */
-zonal__picture_kind zonal__picture_named(const char *name);
+zonal__image_kind zonal__image_named(const char *name);
 
 /* "JPEG", ... */
-const char *zonal__picture_format(zonal__picture_kind kind);
+const char *zonal__image_format(zonal__image_kind kind);
 
 /* NULL where this build reads the format; otherwise why it does not, and the remedy, for the end of
  * a sentence. Files of a format whose library is missing are found by name but for JPEG and PNG,
  * whose sentence comes when one is read. */
-const char *zonal__picture_unread(zonal__picture_kind kind);
+const char *zonal__image_unread(zonal__image_kind kind);
 
-/* Reads the head only: needs no library, and takes no memory. "name" is for the sentence.
+/* Reads the head only: needs no library, and allocates nothing. "name" is for the sentence.
  * ZONAL_FORMAT: none of the formats above, damaged, or too large. */
 zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
-                                zonal__picture_info *info);
+                                zonal__image_info *info);
 
 zonal_status zonal__decoder_create(zonal__decoder **out);
 void zonal__decoder_destroy(zonal__decoder *decoder); /* accepts NULL */

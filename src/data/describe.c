@@ -1,10 +1,10 @@
 /*
- * Describing a source. The sums are whole numbers, so mean and deviation are those of the pixels to
+ * Describing a source. The sums are whole numbers, so mean and std are those of the pixels to
  * the last digits of a double: with S = sum of x, Q = sum of x^2 over n elements x from 0 to 255,
  *
- *     mean = S / (255 n)          deviation = sqrt(n Q - S^2) / (255 n)
+ *     mean = S / (255 n)          std = sqrt(n Q - S^2) / (255 n)
  *
- * Q stays below 2^64 up to n = 2.8e14: 17 million pictures of 4000 x 4000.
+ * Q stays below 2^64 up to n = 2.8e14: 17 million images of 4000 x 4000.
  */
 #include "data/describe.h"
 
@@ -23,10 +23,10 @@ typedef struct survey {
     const zonal__describe_options *options;
     zonal__description *out;
     sums grey, colour[3];
-    int64_t *widths, *heights; /* [ZONAL__IMAGE_SIDE + 1]: how many pictures have that side */
+    int64_t *widths, *heights; /* [ZONAL__IMAGE_SIDE + 1]: how many images have that side */
 } survey;
 
-/* Every "step"-th of the elements of a picture. In 32 bits, sums of squares of a row hold 66,000
+/* Every "step"-th of the elements of an image. In 32 bits, sums of squares of a row hold 66,000
  * elements, and a row has 32,768 at most. */
 static void add_elements(sums *to, const zonal__image *image, int channel) {
     size_t step = (size_t)image->channels, line = (size_t)image->width * step;
@@ -54,7 +54,7 @@ static void add_size(survey *s, const zonal__image *image) {
     s->heights[size.height]++;
 }
 
-static void add_picture(survey *s, int64_t index, const zonal__image *image) {
+static void add_image(survey *s, int64_t index, const zonal__image *image) {
     zonal__description *out = s->out;
     add_size(s, image);
     if (image->channels == 1)
@@ -66,12 +66,12 @@ static void add_picture(survey *s, int64_t index, const zonal__image *image) {
     out->count++;
 }
 
-/* Keeps the sentence of the last error, which names the picture. */
+/* Keeps the sentence of the last error, which names the image. */
 static zonal_status add_bad(zonal__description *out) {
     const char *why = zonal_last_error()->message;
     size_t bytes = strlen(why) + 1;
     if (out->bad < ZONAL__DESCRIPTION_BAD) {
-        ZONAL_TRY(ZONAL_NEW(&out->bad_why[out->bad], bytes, "a list of corrupt pictures"));
+        ZONAL_TRY(ZONAL_NEW(&out->bad_why[out->bad], bytes, "a list of corrupt images"));
         memcpy(out->bad_why[out->bad], why, bytes);
     }
     out->bad++;
@@ -79,18 +79,18 @@ static zonal_status add_bad(zonal__description *out) {
 }
 
 /* Around zonal__source_read, which would count, log and at some time give up. */
-static zonal_status read_picture(void *context, int worker, int64_t i, zonal__image *image) {
+static zonal_status read_image(void *context, int worker, int64_t i, zonal__image *image) {
     zonal__source *source = ((survey *)context)->source;
     (void)worker;
     return source->table->read(source, source->order ? source->order[i] : i, image);
 }
 
-static zonal_status use_picture(void *context, int64_t i, zonal_status made,
-                                const zonal__image *image) {
+static zonal_status use_image(void *context, int64_t i, zonal_status made,
+                              const zonal__image *image) {
     survey *s = context;
     const zonal__describe_options *options = s->options;
     if (made == ZONAL_OK)
-        add_picture(s, i, image);
+        add_image(s, i, image);
     else if (made == ZONAL_FORMAT || made == ZONAL_SHAPE || made == ZONAL_IO)
         ZONAL_TRY(add_bad(s->out));
     else
@@ -100,7 +100,7 @@ static zonal_status use_picture(void *context, int64_t i, zonal_status made,
     return ZONAL_OK;
 }
 
-/* The smallest side that at least half of the pictures do not exceed. */
+/* The smallest side that at least half of the images do not exceed. */
 static int median(const int64_t *sides, int64_t count) {
     int64_t below = 0;
     for (int side = 1; side <= ZONAL__IMAGE_SIDE; side++) {
@@ -120,14 +120,14 @@ static void finish(survey *s) {
         uint64_t squares = s->grey.squares + s->colour[c].squares;
         unsigned __int128 spread = (unsigned __int128)n * squares - (unsigned __int128)sum * sum;
         out->mean[c] = (double)sum / (255 * (double)n);
-        out->deviation[c] = sqrt((double)spread) / (255 * (double)n);
+        out->std[c] = sqrt((double)spread) / (255 * (double)n);
     }
 }
 
 zonal_status zonal__describe(zonal__source *source, const zonal__describe_options *options,
                              zonal__description *out) {
     survey s = {.source = source, .options = options, .out = out};
-    zonal__pool_task task = {.context = &s, .make = read_picture, .use = use_picture};
+    zonal__pool_task task = {.context = &s, .make = read_image, .use = use_image};
     zonal_status status;
     *out = (zonal__description){0};
     ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&s.widths, ZONAL__IMAGE_SIDE + 1, "a count of sizes"));

@@ -1,5 +1,5 @@
 /*
- * What a step needs on the device is the pixels, the shapes of the pictures and the parameters of
+ * What a step needs on the device is the pixels, the shapes of the images and the parameters of
  * the views. Resident: pixels and shapes are there from the beginning, and parameters go through
  * two pinned buffers in turn. Streamed: all three come from the loader's pinned memory, into one of
  * two sets of device buffers, on a stream of copies of its own.
@@ -20,7 +20,7 @@
 /* One of the two sets. */
 typedef struct turn {
     uint8_t *pixels;                          /* device; streamed */
-    zonal__picture *pictures;                 /* device; streamed */
+    zonal__image_place *places;               /* device; streamed */
     zonal__view *views[ZONAL__LOADER_GROUPS]; /* device */
     zonal__view *drawn[ZONAL__LOADER_GROUPS]; /* pinned; resident */
     void *copied, *used;                      /* events */
@@ -37,12 +37,12 @@ struct zonal__feed {
     turn turns[ZONAL__FEED_TURNS];
     int64_t next; /* the step that is prepared next, or has been and is not released */
     zonal__batch batch;
-    int longest; /* side of a picture */
+    int longest; /* side of an image */
 
     int resident;
-    zonal__resident images;   /* which there are, on the host */
-    uint8_t *pixels;          /* device: all of them */
-    zonal__picture *pictures; /* device: [count] */
+    zonal__resident images;     /* which there are, on the host */
+    uint8_t *pixels;            /* device: all of them */
+    zonal__image_place *places; /* device: [count] */
     zonal__steps steps;
     int64_t *samples;
     int32_t *labels;
@@ -50,7 +50,7 @@ struct zonal__feed {
     zonal__loader *loader; /* streamed */
 };
 
-/* ---- resident pictures ----------------------------------------------------------------------- */
+/* ---- resident images ------------------------------------------------------------------------- */
 
 static zonal_status write_pixels(void *context, size_t offset, const void *bytes, size_t n) {
     const zonal__feed *f = context;
@@ -63,14 +63,14 @@ static zonal_status upload_all(zonal__feed *f) {
                                        .context = f,
                                        .progress = o->progress,
                                        .progress_context = o->progress_context};
-    size_t shapes = (size_t)o->loader.source->count * sizeof *f->pictures;
+    size_t shapes = (size_t)o->loader.source->count * sizeof *f->places;
     void *memory;
-    ZONAL_TRY(zonal__device_alloc(f->device, f->images.bytes, "the pictures", &memory));
+    ZONAL_TRY(zonal__device_alloc(f->device, f->images.bytes, "the images", &memory));
     f->pixels = memory;
     ZONAL_TRY(zonal__resident_load(&f->images, o->loader.workers, &sink));
-    ZONAL_TRY(zonal__device_alloc(f->device, shapes, "the pictures' shapes", &memory));
-    f->pictures = memory;
-    return zonal__device_write(f->device, f->pictures, f->images.pictures, shapes);
+    ZONAL_TRY(zonal__device_alloc(f->device, shapes, "the images' shapes", &memory));
+    f->places = memory;
+    return zonal__device_write(f->device, f->places, f->images.places, shapes);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -82,11 +82,11 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     b->count = zonal__steps_samples(&f->steps, f->next, &b->epoch, f->samples);
     for (int64_t i = 0; i < b->count; i++) {
         f->samples[i] = f->images.numbers[f->samples[i]];
-        const zonal__picture *picture = &f->images.pictures[f->samples[i]];
+        const zonal__image_place *image = &f->images.places[f->samples[i]];
         if (f->labels) f->labels[i] = o->source->labels[f->samples[i]];
         for (int g = 0; g < o->groups; g++)
-            zonal__view_group_draw(&o->group[g], o->seed, b->epoch, f->samples[i], picture->width,
-                                   picture->height, (int32_t)f->samples[i], b->count,
+            zonal__view_group_draw(&o->group[g], o->seed, b->epoch, f->samples[i], image->width,
+                                   image->height, (int32_t)f->samples[i], b->count,
                                    t->drawn[g] + i);
     }
     for (int g = 0; g < o->groups; g++)
@@ -106,8 +106,8 @@ static zonal_status copy_step(zonal__feed *f, turn *t) {
     f->batch.samples = raw->samples;
     f->batch.labels = raw->labels;
     ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pixels, raw->pixels, raw->bytes));
-    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pictures, raw->pictures,
-                                     (size_t)raw->count * sizeof *raw->pictures));
+    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->places, raw->places,
+                                     (size_t)raw->count * sizeof *raw->places));
     for (int g = 0; g < o->groups; g++)
         ZONAL_TRY(
             zonal__device_write_on(f->device, f->copies, t->views[g], raw->parameters[g],
@@ -143,7 +143,7 @@ zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
     for (int g = 0; g < o->groups; g++) {
         if (f->table->set_stream) f->table->set_stream(f->engine[g], stream);
         ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
-                                f->resident ? f->pictures : t->pictures, t->views[g],
+                                f->resident ? f->places : t->places, t->views[g],
                                 o->group[g].views * f->batch.count, f->out[g]));
     }
     return ZONAL_OK;
@@ -180,7 +180,7 @@ zonal_status zonal__feed_seek(zonal__feed *f, int64_t step) {
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static zonal_status take_device(zonal__feed *f, size_t bytes, const char *what, void *out) {
+static zonal_status alloc_device(zonal__feed *f, size_t bytes, const char *what, void *out) {
     void *memory;
     zonal_status status = zonal__device_alloc(f->device, bytes, what, &memory);
     memcpy(out, &memory, sizeof memory);
@@ -194,14 +194,14 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
     for (int g = 0; g < o->groups; g++) {
         size_t bytes = (size_t)(o->group[g].views * o->batch) * sizeof(zonal__view);
         void *memory;
-        ZONAL_TRY(take_device(f, bytes, "the parameters of views", &t->views[g]));
+        ZONAL_TRY(alloc_device(f, bytes, "the parameters of views", &t->views[g]));
         if (!f->resident) continue;
         ZONAL_TRY(zonal__device_pinned_alloc(f->device, bytes, &memory));
         t->drawn[g] = memory;
     }
     if (f->resident) return ZONAL_OK;
-    ZONAL_TRY(take_device(f, zonal__loader_most_bytes(f->loader), "pictures", &t->pixels));
-    return take_device(f, (size_t)o->batch * sizeof(zonal__picture), "pictures", &t->pictures);
+    ZONAL_TRY(alloc_device(f, zonal__loader_most_bytes(f->loader), "images", &t->pixels));
+    return alloc_device(f, (size_t)o->batch * sizeof(zonal__image_place), "images", &t->places);
 }
 
 static zonal_status make_engines(zonal__feed *f) {
@@ -214,8 +214,8 @@ static zonal_status make_engines(zonal__feed *f) {
         ZONAL_TRY(f->table->create(&spec, &f->engine[g]));
         size_t elements =
             (size_t)spec.count * (size_t)spec.width * (size_t)spec.height * (size_t)spec.channels;
-        ZONAL_TRY(take_device(f, elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
-                              &f->out[g]));
+        ZONAL_TRY(alloc_device(f, elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
+                               &f->out[g]));
         f->batch.views[g] = f->out[g];
     }
     return ZONAL_OK;
@@ -233,19 +233,19 @@ static zonal_status make_resident(zonal__feed *f) {
     return ZONAL_OK;
 }
 
-static zonal_status choose_residence(zonal__feed *f) {
+static zonal_status choose_data_location(zonal__feed *f) {
     const zonal__source *source = f->options.loader.source;
     size_t bytes, free_bytes, all;
     ZONAL_TRY(zonal__resident_init(f->options.loader.source,
-                                   zonal__loader_largest_side(&f->options.loader), &f->images));
+                                   zonal__loader_max_side(&f->options.loader), &f->images));
     bytes = f->images.bytes;
-    if (f->options.residence == ZONAL__RESIDENCE_RESIDENT && bytes == 0)
+    if (f->options.data_location == ZONAL__DATA_ON_DEVICE && bytes == 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the pictures of %s have different sizes and cannot be resident; pack "
+                          "the images of %s have different sizes and cannot be resident; pack "
                           "them first (zonal data pack)",
                           source->path);
-    f->resident = f->options.residence == ZONAL__RESIDENCE_RESIDENT;
-    if (f->options.residence != ZONAL__RESIDENCE_AUTO || bytes == 0) return ZONAL_OK;
+    f->resident = f->options.data_location == ZONAL__DATA_ON_DEVICE;
+    if (f->options.data_location != ZONAL__DATA_AUTO || bytes == 0) return ZONAL_OK;
     ZONAL_TRY(zonal__device_memory(f->device, &free_bytes, &all));
     f->resident = bytes <= free_bytes / 2;
     return ZONAL_OK;
@@ -255,7 +255,7 @@ static zonal_status build(zonal__feed *f) {
     zonal__loader_options *o = &f->options.loader;
     ZONAL_TRY(zonal__device_views(f->device, &f->table));
     ZONAL_TRY(zonal__loader_check(o));
-    ZONAL_TRY(choose_residence(f));
+    ZONAL_TRY(choose_data_location(f));
     ZONAL_TRY(zonal__device_stream_create(f->device, &f->copies));
     f->next = o->first_step;
     o->raw = 1;
@@ -291,7 +291,7 @@ static void drop_turn(zonal__feed *f, turn *t) {
         (void)zonal__device_event_wait(f->device, t->used);
     }
     zonal__device_free(f->device, t->pixels);
-    zonal__device_free(f->device, t->pictures);
+    zonal__device_free(f->device, t->places);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
         zonal__device_free(f->device, t->views[g]);
         if (t->drawn[g]) zonal__device_pinned_free(f->device, t->drawn[g]);
@@ -309,7 +309,7 @@ void zonal__feed_destroy(zonal__feed *f) {
         zonal__device_free(f->device, f->out[g]);
     }
     zonal__device_free(f->device, f->pixels);
-    zonal__device_free(f->device, f->pictures);
+    zonal__device_free(f->device, f->places);
     zonal__device_stream_destroy(f->device, f->copies);
     zonal__steps_fini(&f->steps);
     zonal__resident_fini(&f->images);

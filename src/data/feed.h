@@ -9,10 +9,10 @@
  *     }
  *     zonal__feed_destroy(feed);
  *
- * The source's pictures lie on the device as bytes:
+ * The source's images lie on the device as bytes:
  *
  *     resident    all of them, uploaded once; a step sends its parameters alone. For sources whose
- *                 pictures have one size, and for packs.
+ *                 images have one size, and for packs.
  *     streamed    those of a step, read by the loader's workers into pinned memory and copied while
  *                 the step before computes; two buffers take turns.
  *
@@ -28,17 +28,17 @@
 
 #include "data/loader.h"
 
-typedef enum zonal__residence {
-    ZONAL__RESIDENCE_AUTO = 0, /* resident where it can be and fits into half of the free memory */
-    ZONAL__RESIDENCE_RESIDENT = 1,
-    ZONAL__RESIDENCE_STREAMED = 2
-} zonal__residence;
+typedef enum zonal__data_location {
+    ZONAL__DATA_AUTO = 0, /* on the device where it can be and fits into half of the free memory */
+    ZONAL__DATA_ON_DEVICE = 1,
+    ZONAL__DATA_ON_HOST = 2
+} zonal__data_location;
 
 typedef struct zonal__feed_options {
     const zonal__device *device;  /* NULL: the CPU */
     zonal__loader_options loader; /* raw and device are the feed's own */
-    zonal__residence residence;
-    /* Called while resident pictures are read; a non-zero return stops with ZONAL_CANCELLED. */
+    zonal__data_location data_location;
+    /* Called while resident images are read; a non-zero return stops with ZONAL_CANCELLED. */
     int (*progress)(void *context, int64_t done);
     void *progress_context;
 } zonal__feed_options;
@@ -67,7 +67,7 @@ zonal_status zonal__feed_prepare(zonal__feed *feed, void *stream, const zonal__b
 zonal_status zonal__feed_launch(zonal__feed *feed, void *stream);
 zonal_status zonal__feed_release(zonal__feed *feed, void *stream);
 
-/* The next step will be this one. Resident pictures stay where they are. Waits for the device; on
+/* The next step will be this one. Resident images stay where they are. Waits for the device; on
  * failure the feed goes on where it was. */
 zonal_status zonal__feed_seek(zonal__feed *feed, int64_t step);
 

@@ -1,5 +1,5 @@
 /*
- * Folders of pictures:
+ * Folders of images:
  *
  *     DIR/train/CLASS/...  DIR/val/CLASS/...  DIR/test/CLASS/...     "divided"
  *     DIR/CLASS/...                                                  labelled
@@ -41,12 +41,12 @@ typedef struct folder_source {
     int idle_count;
 } folder_source;
 
-/* Where the pictures lie. */
+/* Where the images lie. */
 typedef struct layout {
     const char *split[SPLITS]; /* by zonal__split: their folders, NULL where there is none */
     const char *root[SPLITS];  /* those to read, whole; NULL after the last; none where a split has
                                 * no images and need not have any */
-    int to_divide;             /* the split asked for is a share of the pictures there */
+    int to_divide;             /* the split asked for is a share of the images there */
     zonal__names classes;      /* the folders of classes; none: unlabelled */
 } layout;
 
@@ -71,12 +71,12 @@ static void give_decoder(folder_source *f, zonal__decoder *decoder) {
 }
 
 static zonal_status path_of(const folder_source *f, int64_t index, char path[PATH_MAX]) {
-    const zonal__tree_picture *picture = &f->tree.pictures[index];
-    const char *folder = f->tree.folders.at[picture->folder];
-    int length = snprintf(path, PATH_MAX, "%s/%s", folder, picture->name);
+    const zonal__tree_image *image = &f->tree.images[index];
+    const char *folder = f->tree.folders.at[image->folder];
+    int length = snprintf(path, PATH_MAX, "%s/%s", folder, image->name);
     if (length < 0 || length >= PATH_MAX)
         return ZONAL_FAIL(ZONAL_IO, "cannot read %s in %.200s...: its path is too long",
-                          picture->name, folder);
+                          image->name, folder);
     return ZONAL_OK;
 }
 
@@ -102,10 +102,10 @@ static void folder_close(zonal__source *source) {
 /* All folders of the tree begin with the source's path. */
 static void folder_name(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]) {
     const folder_source *f = (const folder_source *)source;
-    const zonal__tree_picture *picture = &f->tree.pictures[index];
-    const char *below = f->tree.folders.at[picture->folder] + strlen(source->path);
+    const zonal__tree_image *image = &f->tree.images[index];
+    const char *below = f->tree.folders.at[image->folder] + strlen(source->path);
     while (*below == '/') below++;
-    snprintf(name, ZONAL__NAME_ROOM, "%s%s%s", below, *below ? "/" : "", picture->name);
+    snprintf(name, ZONAL__NAME_ROOM, "%s%s%s", below, *below ? "/" : "", image->name);
 }
 
 static zonal_status folder_fingerprint(zonal__source *source, int64_t index,
@@ -142,7 +142,7 @@ static zonal__split split_named(const char *name) {
  * alphabetical order is taken, which is "val". */
 static zonal_status find_splits(folder_source *f, const zonal__names *folders, layout *where) {
     zonal__names in_train = {0};
-    int64_t others = 0, pictures;
+    int64_t others = 0, images;
     zonal_status status = ZONAL_OK;
     for (int64_t i = 0; i < folders->count; i++) {
         zonal__split split = split_named(folders->at[i]);
@@ -153,7 +153,7 @@ static zonal_status find_splits(folder_source *f, const zonal__names *folders, l
     if (others == 0) return ZONAL_OK;
     if (where->split[ZONAL__SPLIT_TRAIN])
         status =
-            zonal__tree_folders(&f->tree, where->split[ZONAL__SPLIT_TRAIN], &in_train, &pictures);
+            zonal__tree_folders(&f->tree, where->split[ZONAL__SPLIT_TRAIN], &in_train, &images);
     if (in_train.count == 0) memset(where->split, 0, sizeof where->split);
     zonal__names_fini(&in_train);
     return status;
@@ -201,10 +201,10 @@ static zonal_status choose_roots(folder_source *f, zonal__split split, int stric
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-static void tell_unused(const folder_source *f, int64_t pictures) {
-    if (pictures > 0)
+static void tell_unused(const folder_source *f, int64_t images) {
+    if (images > 0)
         zonal__log("%s: %lld image%s in no class's folder %s not used", f->source.path,
-                   (long long)pictures, zonal__text_plural(pictures), pictures == 1 ? "is" : "are");
+                   (long long)images, zonal__text_plural(images), images == 1 ? "is" : "are");
 }
 
 /* The folders in the folders of all splits, or in DIR; none where those to be read have none. */
@@ -216,13 +216,13 @@ static zonal_status find_classes(folder_source *f, const zonal__names *folders, 
         return ZONAL_OK;
     }
     for (int s = ZONAL__SPLIT_TRAIN; s <= ZONAL__SPLIT_TEST; s++) {
-        int64_t before = where->classes.count, pictures;
+        int64_t before = where->classes.count, images;
         if (!where->split[s]) continue;
-        ZONAL_TRY(zonal__tree_folders(&f->tree, where->split[s], &where->classes, &pictures));
+        ZONAL_TRY(zonal__tree_folders(&f->tree, where->split[s], &where->classes, &images));
         for (int r = 0; where->root[r]; r++)
             if (where->root[r] == where->split[s]) {
                 of_roots += where->classes.count - before;
-                beside += pictures;
+                beside += images;
             }
     }
     if (of_roots == 0)
@@ -302,7 +302,7 @@ static zonal_status keep_class_names(zonal__source *source, const zonal__names *
     return ZONAL_OK;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 /* A folder that is there and may not be looked at is not absent: scanning it tells why. */
 static int is_absent(const char *path) {
@@ -310,7 +310,7 @@ static int is_absent(const char *path) {
     return stat(path, &about) == 0 ? !S_ISDIR(about.st_mode) : errno == ENOENT;
 }
 
-/* A class that a split lacks has no pictures in it; one that has a folder should have some. */
+/* A class that a split lacks has no images in it; one that has a folder should have some. */
 static zonal_status scan_class(folder_source *f, const layout *where, const char *name) {
     for (int r = 0; where->root[r]; r++) {
         int64_t before = f->tree.count;
@@ -328,7 +328,7 @@ static zonal_status scan_class(folder_source *f, const layout *where, const char
 
 static zonal_status scan_classes(folder_source *f, const layout *where) {
     zonal__source *source = &f->source;
-    int64_t *end; /* [classes]: where the pictures of each class end */
+    int64_t *end; /* [classes]: where the images of each class end */
     zonal_status status = ZONAL_OK;
     ZONAL_TRY(ZONAL_NEW(&end, where->classes.count, "the classes"));
     for (int64_t c = 0; status == ZONAL_OK && c < where->classes.count; c++) {
@@ -344,11 +344,11 @@ static zonal_status scan_classes(folder_source *f, const layout *where) {
 }
 
 static void tell_unread(const folder_source *f) {
-    for (int k = 0; k < ZONAL__PICTURE_KINDS; k++)
+    for (int k = 0; k < ZONAL__IMAGE_KINDS; k++)
         if (f->tree.unread[k] > 0)
             zonal__log("%s: skipped %lld %s files: %s", f->source.path,
-                       (long long)f->tree.unread[k], zonal__picture_format((zonal__picture_kind)k),
-                       zonal__picture_unread((zonal__picture_kind)k));
+                       (long long)f->tree.unread[k], zonal__image_format((zonal__image_kind)k),
+                       zonal__image_unread((zonal__image_kind)k));
 }
 
 /* Broken links, loops of links and empty classes: all of them are told, and they may be as many as
@@ -357,7 +357,7 @@ static zonal_status judge_problems(folder_source *f) {
     const zonal__names *problems = &f->tree.problems;
     double most;
     zonal__tree_settle(&f->tree);
-    most = f->source.bad_limit * (double)(f->tree.count + problems->count);
+    most = f->source.max_corrupt * (double)(f->tree.count + problems->count);
     for (int64_t i = 0; i < problems->count && i < MOST_TOLD; i++)
         zonal__log("%s", problems->at[i]);
     if (problems->count > MOST_TOLD)
@@ -372,12 +372,12 @@ static zonal_status judge_problems(folder_source *f) {
 }
 
 static zonal_status holds_none(const folder_source *f, const layout *where) {
-    for (int k = 0; k < ZONAL__PICTURE_KINDS; k++)
+    for (int k = 0; k < ZONAL__IMAGE_KINDS; k++)
         if (f->tree.unread[k] > 0)
             return ZONAL_FAIL(ZONAL_FORMAT, "%s contains no readable image, but %lld %s files: %s",
                               where->root[0], (long long)f->tree.unread[k],
-                              zonal__picture_format((zonal__picture_kind)k),
-                              zonal__picture_unread((zonal__picture_kind)k));
+                              zonal__image_format((zonal__image_kind)k),
+                              zonal__image_unread((zonal__image_kind)k));
     return ZONAL_FAIL(
         ZONAL_FORMAT,
         "%s contains no image: put .jpg, .png, .webp, .bmp, .gif or .tif files there, "
@@ -385,7 +385,7 @@ static zonal_status holds_none(const folder_source *f, const layout *where) {
         where->root[0]);
 }
 
-static zonal_status scan_pictures(folder_source *f, const layout *where) {
+static zonal_status scan_images(folder_source *f, const layout *where) {
     if (where->classes.count > 0)
         ZONAL_TRY(scan_classes(f, where));
     else
@@ -415,10 +415,10 @@ static zonal_status open_folder(folder_source *f, const zonal__source_options *o
     layout where = {0};
     zonal__names folders = {0};
     zonal_status status;
-    f->decode = (zonal__decode_options){options->channels, options->least_side};
+    f->decode = (zonal__decode_options){options->channels, options->min_side};
     ZONAL_TRY(zonal__source_init(&f->source, &folder_table, options));
     ZONAL_TRY_GOTO(status, done, lay_out(f, options, &folders, &where));
-    ZONAL_TRY_GOTO(status, done, scan_pictures(f, &where));
+    ZONAL_TRY_GOTO(status, done, scan_images(f, &where));
     if (where.to_divide)
         status = zonal__split_keep(&f->source, options, where.split[ZONAL__SPLIT_TEST] != NULL);
 done:
@@ -431,7 +431,7 @@ zonal_status zonal__source_folder(const zonal__source_options *options, zonal__s
     folder_source *f;
     zonal_status status;
     *source = NULL;
-    ZONAL_TRY(ZONAL_NEW(&f, 1, "a folder of pictures"));
+    ZONAL_TRY(ZONAL_NEW(&f, 1, "a folder of images"));
     pthread_mutex_init(&f->lock, NULL);
     status = open_folder(f, options);
     if (status != ZONAL_OK) {

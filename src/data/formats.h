@@ -1,6 +1,6 @@
 /*
  * What codec.c asks of the formats. jpeg.c and png.c keep a state that they use again for the next
- * picture. In a build without a format's library, create or decode fails with ZONAL_UNSUPPORTED and
+ * image. In a build without a format's library, create or decode fails with ZONAL_UNSUPPORTED and
  * names the package to install.
  */
 #ifndef ZONAL_DATA_FORMATS_H
@@ -13,7 +13,7 @@ typedef struct zonal__encoded {
     const uint8_t *bytes;
     size_t size;
     const char *name;
-    zonal__picture_info info; /* of zonal__image_probe */
+    zonal__image_info info; /* of zonal__image_probe */
 } zonal__encoded;
 
 typedef struct zonal__jpeg zonal__jpeg;
@@ -36,7 +36,7 @@ zonal_status zonal__gif_decode(const zonal__encoded *in, zonal__image *image);
 zonal_status zonal__tiff_decode(const zonal__encoded *in, zonal__image *image);
 
 /* For zonal__image_probe: in->info is not looked at. */
-zonal_status zonal__bmp_probe(const zonal__encoded *in, zonal__picture_info *info);
+zonal_status zonal__bmp_probe(const zonal__encoded *in, zonal__image_info *info);
 
 /* Sizes that a file claims, against the limits of data/image.h. */
 zonal_status zonal__check_size(const char *name, int64_t width, int64_t height);

@@ -7,9 +7,9 @@
  * Any other size is read as well; its classes then have no names. The sets have no split of their
  * own, so theirs is drawn (data/split.h).
  *
- * A compressed file is stored in chunks that hold a small tile of many pictures, and one picture
+ * A compressed file is stored in chunks that hold a small tile of many images, and one image
  * can only be had by unpacking all that are stored with it. The reader therefore unpacks a slab,
- * the pictures of one row of chunks, and keeps the latest: going through the set in order unpacks
+ * the images of one row of chunks, and keeps the latest: going through the set in order unpacks
  * each chunk once. Reading in random order does not; pack such a set first (zonal data pack).
  *
  * The files come from elsewhere and are read by data/hdf5.h, which trusts nothing in them.
@@ -25,8 +25,8 @@
 
 enum {
     CLASSES = 10,
-    MOST_PICTURES = 1 << 24,   /* a file of a few bytes can claim any number */
-    MOST_SLAB_BYTES = 1 << 28, /* of pictures kept unpacked */
+    MOST_IMAGES = 1 << 24,     /* a file of a few bytes can claim any number */
+    MOST_SLAB_BYTES = 1 << 28, /* of images kept unpacked */
     LABEL_ROWS = 1 << 16,      /* labels read at a time where they lie one behind the other */
     FILE_SAMPLES = 256         /* of the fingerprint */
 };
@@ -58,7 +58,7 @@ typedef struct galaxy10 {
     pthread_mutex_t lock; /* of images and the slab */
     uint8_t *slab;        /* [slab_rows][height][width][3]; NULL: nothing was read yet */
     int64_t slab_rows;
-    int64_t slab_first;   /* the first picture in the slab; -1: it is empty */
+    int64_t slab_first;   /* the first image in the slab; -1: it is empty */
     uint64_t fingerprint; /* of the file */
 } galaxy10;
 
@@ -81,7 +81,7 @@ static zonal_status check_images(const galaxy10 *g) {
             "files have; convert it to 0 to 255 in uint8",
             g->source.path);
     ZONAL_TRY(check_rank(g, &g->images, 4));
-    if (shape[0] < 1 || shape[0] > MOST_PICTURES || shape[1] < 1 || shape[2] < 1 ||
+    if (shape[0] < 1 || shape[0] > MOST_IMAGES || shape[1] < 1 || shape[2] < 1 ||
         shape[1] > ZONAL__IMAGE_SIDE || shape[2] > ZONAL__IMAGE_SIDE ||
         shape[1] * shape[2] * 3 > MOST_SLAB_BYTES || shape[3] != 3)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -89,7 +89,7 @@ static zonal_status check_images(const galaxy10 *g) {
                           "[n][height][width][3] is expected; store at most %d images, of at "
                           "most %d MiB each, in that shape",
                           g->source.path, (long long)shape[0], (long long)shape[1],
-                          (long long)shape[2], (long long)shape[3], MOST_PICTURES,
+                          (long long)shape[2], (long long)shape[3], MOST_IMAGES,
                           MOST_SLAB_BYTES >> 20);
     return ZONAL_OK;
 }
@@ -111,7 +111,7 @@ static zonal_status take_labels(galaxy10 *g, const zonal__hdf5_dataset *set, con
         int64_t label = label_at(set, stored + i * set->bytes);
         if (label < 0 || label >= CLASSES)
             return ZONAL_FAIL(ZONAL_FORMAT,
-                              "picture %lld in %s has label %lld, but Galaxy10 has classes 0 to "
+                              "image %lld in %s has label %lld, but Galaxy10 has classes 0 to "
                               "%d; correct it in \"ans\", or get the file again",
                               (long long)(first + i), g->source.path, (long long)label,
                               CLASSES - 1);
@@ -139,7 +139,7 @@ static zonal_status check_labels(galaxy10 *g, zonal__hdf5_dataset *set) {
     ZONAL_TRY(check_rank(g, set, 1));
     if (set->shape[0] != g->source.count)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s has %lld pictures in \"images\", but %lld labels in \"ans\"",
+                          "%s has %lld images in \"images\", but %lld labels in \"ans\"",
                           g->source.path, (long long)g->source.count, (long long)set->shape[0]);
     if (set->bytes == 0)
         return ZONAL_FAIL(ZONAL_FORMAT, "the labels \"ans\" in %s are not whole numbers",
@@ -199,14 +199,14 @@ static void galaxy10_close(zonal__source *source) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Brings the slab that holds picture "index" into memory. */
+/* Brings the slab that holds image "index" into memory. */
 static zonal_status load_slab(galaxy10 *g, int64_t index) {
     int64_t first = index / g->slab_rows * g->slab_rows, left = g->images.shape[0] - first;
-    int64_t picture = (int64_t)g->source.height * g->source.width;
+    int64_t image = (int64_t)g->source.height * g->source.width;
     if (first == g->slab_first) return ZONAL_OK;
     if (!g->slab)
-        ZONAL_TRY(zonal__alloc(g->slab_rows * picture, 3, "pictures of a Galaxy10 file",
-                               (void **)&g->slab));
+        ZONAL_TRY(
+            zonal__alloc(g->slab_rows * image, 3, "images of a Galaxy10 file", (void **)&g->slab));
     g->slab_first = -1;
     ZONAL_TRY(
         zonal__hdf5_read(&g->images, first, left < g->slab_rows ? left : g->slab_rows, g->slab));

@@ -118,7 +118,7 @@ zonal_status zonal__gif_decode(const zonal__encoded *in, zonal__image *image) {
 zonal_status zonal__gif_decode(const zonal__encoded *in, zonal__image *image) {
     (void)image;
     return ZONAL_FAIL(ZONAL_UNSUPPORTED, "%s is a GIF: %s", in->name,
-                      zonal__picture_unread(ZONAL__PICTURE_GIF));
+                      zonal__image_unread(ZONAL__IMAGE_GIF));
 }
 
 #endif

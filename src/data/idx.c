@@ -2,18 +2,18 @@
  * MNIST, Fashion-MNIST and their like: idx files, plain or packed by gzip. All numbers are
  * big-endian:
  *
- *     pictures   00 00 08 03, u32 n, u32 height, u32 width, then u8 [n][height][width]
+ *     images     00 00 08 03, u32 n, u32 height, u32 width, then u8 [n][height][width]
  *     labels     00 00 08 01, u32 n, then u8 [n]
  *
  * The path is a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-... and
- * t10k-labels-..., each with or without .gz, or one such file of pictures, whose labels lie beside
+ * t10k-labels-..., each with or without .gz, or one such file of images, whose labels lie beside
  * it. There are 10 classes, or more where a label says so.
  *
  * Splits: of a folder, test is t10k, val a share of train that is drawn (a tenth unless
  * val_share or test_share is given), train the rest of it, and all everything, train first. One
  * file is split as a whole into the three.
  *
- * The pictures are kept in memory: 47 MB for the 60,000 of MNIST. A packed file may not claim more
+ * The images are kept in memory: 47 MB for the 60,000 of MNIST. A packed file may not claim more
  * than 100 times its size (and 64 MiB).
  */
 #include <errno.h>
@@ -173,7 +173,7 @@ static zonal_status read_sizes(input *in, int rank, uint32_t *size) {
     return ZONAL_OK;
 }
 
-/* Whether the file can hold as many bytes: asked before memory is taken for them. */
+/* Whether the file can hold as many bytes: asked before memory is allocated for them. */
 static zonal_status check_claim(const input *in, int64_t bytes) {
     if (bytes <= in->most) return ZONAL_OK;
     if (!in->packed) return damaged(in, "it is shorter than its header says");
@@ -195,10 +195,10 @@ static zonal_status read_elements(input *in, int64_t bytes, uint8_t *out) {
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-/* One file of pictures with its labels. */
+/* One file of images with its labels. */
 typedef struct part {
     const char *name;     /* of the file, without .gz; empty: there is one only */
-    int64_t first, count; /* pictures */
+    int64_t first, count; /* images */
     uint8_t *pixels;      /* [count][height][width] */
     uint8_t *labels;      /* [count] */
 } part;
@@ -252,19 +252,18 @@ static const zonal__source_table idx_table = {.kind = "idx",
                                               .name = idx_name,
                                               .fingerprint = idx_fingerprint};
 
-static zonal_status load_pictures(idx *set, input *in, part *p) {
+static zonal_status load_images(idx *set, input *in, part *p) {
     zonal__source *source = &set->source;
     uint32_t size[3] = {0};
     int64_t bytes;
     ZONAL_TRY(read_sizes(in, 3, size));
     if (size[0] < 1 || size[1] < 1 || size[2] < 1 || size[1] > ZONAL__IMAGE_SIDE ||
         size[2] > ZONAL__IMAGE_SIDE || (int64_t)size[1] * size[2] > ZONAL__IMAGE_AREA)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s claims %u pictures of %u x %u pixels; get the file again", in->path,
-                          size[0], size[2], size[1]);
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s claims %u images of %u x %u pixels; get the file again",
+                          in->path, size[0], size[2], size[1]);
     if (source->count > 0 && ((int)size[1] != source->height || (int)size[2] != source->width))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the pictures of %s have %u x %u pixels, but those of train %d x %d; "
+                          "the images of %s have %u x %u pixels, but those of train %d x %d; "
                           "get both files again",
                           in->path, size[2], size[1], source->width, source->height);
     bytes = (int64_t)size[0] * (size[1] * size[2]);
@@ -274,7 +273,7 @@ static zonal_status load_pictures(idx *set, input *in, part *p) {
     source->count += p->count;
     source->height = (int)size[1];
     source->width = (int)size[2];
-    ZONAL_TRY(ZONAL_NEW(&p->pixels, bytes, "the pictures of an idx file"));
+    ZONAL_TRY(ZONAL_NEW(&p->pixels, bytes, "the images of an idx file"));
     return read_elements(in, bytes, p->pixels);
 }
 
@@ -306,7 +305,7 @@ static int settle_suffix(char *path, size_t room) {
     return exists(path);
 }
 
-/* Turns the path of pictures into that of their labels: images to labels, idx3 to idx1. */
+/* Turns the path of images into that of their labels: images to labels, idx3 to idx1. */
 static zonal_status name_labels(input *in) {
     char *slash = strrchr(in->path, '/'), *name = slash ? slash + 1 : in->path;
     char *images = strstr(name, "images"), *rank = strstr(name, "idx3");
@@ -319,18 +318,17 @@ static zonal_status name_labels(input *in) {
     memcpy(rank, "idx1", 4);
     if (!settle_suffix(in->path, sizeof in->path))
         return ZONAL_FAIL(
-            ZONAL_IO,
-            "the labels %s are missing, packed (.gz) or not; put them beside the pictures",
+            ZONAL_IO, "the labels %s are missing, packed (.gz) or not; put them beside the images",
             in->path);
     return ZONAL_OK;
 }
 
-/* Loads the file of pictures in->path and its labels. */
+/* Loads the file of images in->path and its labels. */
 static zonal_status load_part(idx *set, input *in, const char *name) {
     part *p = &set->part[set->parts++];
     zonal_status status = input_open(in);
     p->name = name;
-    if (status == ZONAL_OK) status = load_pictures(set, in, p);
+    if (status == ZONAL_OK) status = load_images(set, in, p);
     input_close(in);
     if (status != ZONAL_OK) return status;
     ZONAL_TRY(name_labels(in));

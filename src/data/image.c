@@ -12,14 +12,14 @@ zonal_status zonal__image_shape(zonal__image *image, int width, int height, int 
         (int64_t)width * height > ZONAL__IMAGE_AREA) {
         zonal__image_fini(image);
         return ZONAL_FAIL(ZONAL_SHAPE,
-                          "a picture of %d x %d pixels is refused: sides must be from 1 to %d, and "
+                          "an image of %d x %d pixels is refused: sides must be from 1 to %d, and "
                           "at most %lld pixels in all",
                           width, height, ZONAL__IMAGE_SIDE, (long long)ZONAL__IMAGE_AREA);
     }
     bytes = (size_t)width * (size_t)height * (size_t)channels;
     if (bytes > image->room) {
         zonal__image_fini(image);
-        ZONAL_TRY(zonal__alloc((int64_t)bytes, 1, "a picture", &memory));
+        ZONAL_TRY(zonal__alloc((int64_t)bytes, 1, "an image", &memory));
         image->pixels = memory;
         image->room = bytes;
     }
@@ -57,7 +57,7 @@ zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__i
 
 typedef struct zonal__resampler_side side;
 
-static const char FILTER[] = "the filter of a resampled picture";
+static const char FILTER[] = "the filter of a resampled image";
 
 void zonal__resampler_fini(zonal__resampler *r) {
     zonal__free(r->across.first);

@@ -1,8 +1,8 @@
 /*
- * Pictures in memory: 8-bit elements, row by row, channels interleaved.
+ * Images in memory: 8-bit elements, row by row, channels interleaved.
  *
- * An image keeps its memory and grows it when a larger picture comes, so that a worker that reads
- * pictures of one kind into the same image allocates nothing after the first few.
+ * An image keeps its memory and grows it when a larger image comes, so that a worker that reads
+ * images of one kind into the same image allocates nothing after the first few.
  */
 #ifndef ZONAL_DATA_IMAGE_H
 #define ZONAL_DATA_IMAGE_H
@@ -22,7 +22,7 @@ typedef struct zonal__image {
     size_t room;                 /* bytes that pixels holds */
 } zonal__image;
 
-/* Makes room for a picture of that shape; its pixels are not set. Zero-initialise before the first
+/* Makes room for an image of that shape; its pixels are not set. Zero-initialise before the first
  * call. On failure (ZONAL_SHAPE: too large; ZONAL_MEMORY) the image is empty. */
 zonal_status zonal__image_shape(zonal__image *image, int width, int height, int channels);
 
@@ -37,7 +37,7 @@ zonal_status zonal__image_convert(const zonal__image *in, int channels, zonal__i
  * in may be the last n bytes of out (1 to 3). */
 void zonal__pixels_convert(const uint8_t *in, int from, int to, size_t n, uint8_t *out);
 
-/* What resampling needs besides the pictures; it grows as images do. Zero-initialise. */
+/* What resampling needs besides the images; it grows as images do. Zero-initialise. */
 typedef struct zonal__resampler {
     struct zonal__resampler_side {
         int taps;      /* of one result element, at most */

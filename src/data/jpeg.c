@@ -19,7 +19,7 @@
 
 #include <jerror.h>
 
-/* A progressive file may go over the picture as often as it likes, a few bytes each time; the
+/* A progressive file may go over the image as often as it likes, a few bytes each time; the
  * common encoders go over it ten times. */
 enum { MOST_SCANS = 100 };
 
@@ -136,7 +136,7 @@ static void inks_to_colours(const uint8_t *inks, int inverted, int width, int ch
 
 static zonal_status make_room_for_inks(zonal__jpeg *jpeg) {
     return ZONAL_RENEW(&jpeg->inks, (int64_t)jpeg->codec.output_width * 4, &jpeg->inks_room,
-                       "a line of a CMYK picture");
+                       "a line of a CMYK image");
 }
 
 static void read_lines(zonal__jpeg *jpeg, zonal__image *image) {
@@ -165,7 +165,7 @@ static zonal_status decode(zonal__jpeg *jpeg, const zonal__encoded *in,
                           in->name);
     codec->scale_num = 1;
     codec->scale_denom =
-        divisor(codec->image_width, codec->image_height, (unsigned)options->least_side);
+        divisor(codec->image_width, codec->image_height, (unsigned)options->min_side);
     codec->out_color_space = has_inks(jpeg) ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_calc_output_dimensions(codec);
     ZONAL_TRY(

@@ -20,7 +20,7 @@ typedef struct slot {
     int64_t *samples;   /* [batch] */
     int32_t *labels;
     int64_t taken, done; /* samples that workers have begun, and finished */
-    zonal__picture *pictures;
+    zonal__image_place *places;
     zonal__view *parameters[ZONAL__LOADER_GROUPS];
     uint8_t *pixels; /* raw */
     size_t used;
@@ -37,8 +37,8 @@ typedef struct worker {
 struct zonal__loader {
     zonal__loader_options options;
     const zonal__views_table *table;
-    size_t element, room; /* bytes: of an element of the views; raw: of a picture at most */
-    int longest;          /* side of a picture that views are made of, at most */
+    size_t element, room; /* bytes: of an element of the views; raw: of an image at most */
+    int longest;          /* side of an image that views are made of, at most */
 
     pthread_mutex_t lock;
     pthread_cond_t work, ready; /* a slot became free; a batch became whole */
@@ -56,13 +56,12 @@ struct zonal__loader {
 };
 
 void zonal__view_group_draw(const zonal__view_group *group, uint64_t seed, int64_t epoch,
-                            int64_t sample, int picture_width, int picture_height, int32_t picture,
+                            int64_t sample, int image_width, int image_height, int32_t image,
                             int64_t stride, zonal__view *view) {
     for (int v = 0; v < group->views; v++) {
-        zonal__view_draw(&group->laws[v], seed, (uint32_t)epoch, sample, group->first + v,
-                         picture_width, picture_height, group->width, group->height,
-                         &view[v * stride]);
-        view[v * stride].picture = picture;
+        zonal__view_draw(&group->augmentations[v], seed, (uint32_t)epoch, sample, group->first + v,
+                         image_width, image_height, group->width, group->height, &view[v * stride]);
+        view[v * stride].image = image;
     }
 }
 
@@ -76,13 +75,13 @@ static void open_slot(zonal__loader *l, slot *s, int64_t step) {
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-/* Reads the picture that views are made of; a corrupt one is replaced by another, which the batch
+/* Reads the image that views are made of; a corrupt one is replaced by another, which the batch
  * then names. */
-static zonal_status read_picture(worker *w, slot *s, int64_t i) {
+static zonal_status read_image(worker *w, slot *s, int64_t i) {
     const zonal__loader_options *o = &w->loader->options;
     ZONAL_TRY(zonal__source_read_sound(o->source, &s->samples[i], &w->image));
     if (s->labels) s->labels[i] = o->source->labels[s->samples[i]];
-    return zonal__image_limit(&w->resampler, o->largest_side, &w->spare, &w->image);
+    return zonal__image_limit(&w->resampler, o->max_side, &w->spare, &w->image);
 }
 
 static void *view_at(const zonal__loader *l, const slot *s, int g, int v, int64_t i) {
@@ -93,16 +92,16 @@ static void *view_at(const zonal__loader *l, const slot *s, int g, int v, int64_
 
 static zonal_status make_views(worker *w, slot *s, int64_t i, const zonal__image *image) {
     zonal__loader *l = w->loader;
-    const zonal__picture picture = {
+    const zonal__image_place place = {
         .width = image->width, .height = image->height, .channels = image->channels};
     for (int g = 0; g < l->options.groups; g++) {
         const zonal__view_group *group = &l->options.group[g];
         for (int v = 0; v < group->views; v++) {
             zonal__view view;
-            zonal__view_draw(&group->laws[v], l->options.seed, (uint32_t)s->batch.epoch,
-                             s->samples[i], group->first + v, picture.width, picture.height,
+            zonal__view_draw(&group->augmentations[v], l->options.seed, (uint32_t)s->batch.epoch,
+                             s->samples[i], group->first + v, place.width, place.height,
                              group->width, group->height, &view);
-            ZONAL_TRY(l->table->run(w->engine[g], image->pixels, &picture, &view, 1,
+            ZONAL_TRY(l->table->run(w->engine[g], image->pixels, &place, &view, 1,
                                     view_at(l, s, g, v, i)));
         }
     }
@@ -118,10 +117,10 @@ static zonal_status keep_raw(worker *w, slot *s, int64_t i, const zonal__image *
     s->used += (bytes + 15) / 16 * 16;
     pthread_mutex_unlock(&l->lock);
     memcpy(s->pixels + at, stored->pixels, bytes);
-    s->pictures[i] = (zonal__picture){.offset = (int64_t)at,
-                                      .width = stored->width,
-                                      .height = stored->height,
-                                      .channels = stored->channels};
+    s->places[i] = (zonal__image_place){.offset = (int64_t)at,
+                                        .width = stored->width,
+                                        .height = stored->height,
+                                        .channels = stored->channels};
     for (int g = 0; g < l->options.groups; g++)
         zonal__view_group_draw(&l->options.group[g], l->options.seed, s->batch.epoch, s->samples[i],
                                stored->width, stored->height, (int32_t)i, s->batch.count,
@@ -130,7 +129,7 @@ static zonal_status keep_raw(worker *w, slot *s, int64_t i, const zonal__image *
 }
 
 static zonal_status make_sample(worker *w, slot *s, int64_t i) {
-    ZONAL_TRY(read_picture(w, s, i));
+    ZONAL_TRY(read_image(w, s, i));
     return w->loader->options.raw ? keep_raw(w, s, i, &w->image) : make_views(w, s, i, &w->image);
 }
 
@@ -207,7 +206,7 @@ zonal_status zonal__loader_next(zonal__loader *l, const zonal__batch **batch) {
 zonal_status zonal__loader_check(const zonal__loader_options *o) {
     if (o->batch < 1 || o->batch > o->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "a batch must have from 1 to %lld pictures, all there are "
+                          "a batch must have from 1 to %lld images, all there are "
                           "in %s, got %lld",
                           (long long)o->source->count, o->source->path, (long long)o->batch);
     if (o->groups < 1 || o->groups > ZONAL__LOADER_GROUPS || o->first_step < 0)
@@ -218,12 +217,12 @@ zonal_status zonal__loader_check(const zonal__loader_options *o) {
     if (o->channels != 1 && o->channels != 3)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "views have 1 or 3 channels, not %d", o->channels);
     for (int g = 0; g < o->groups; g++) {
-        if (o->group[g].views < 1 || !o->group[g].laws)
+        if (o->group[g].views < 1 || !o->group[g].augmentations)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "a group of views needs at least one view, with its "
-                                              "law");
+                                              "augmentation");
         for (int v = 0; v < o->group[g].views; v++) {
-            ZONAL_TRY(zonal__view_law_check(&o->group[g].laws[v]));
-            if (o->group[g].laws[v].kind != o->group[g].laws[0].kind)
+            ZONAL_TRY(zonal__augmentation_check(&o->group[g].augmentations[v]));
+            if (o->group[g].augmentations[v].kind != o->group[g].augmentations[0].kind)
                 return ZONAL_FAIL(ZONAL_ARGUMENT,
                                   "view %d of group %d is of another kind than the first; make a "
                                   "group for each kind",
@@ -233,23 +232,23 @@ zonal_status zonal__loader_check(const zonal__loader_options *o) {
     return ZONAL_OK;
 }
 
-int zonal__largest_side(int view_side) {
+int zonal__max_side(int view_side) {
     return view_side > 256 ? 2 * view_side : 512;
 }
 
-int zonal__loader_largest_side(const zonal__loader_options *o) {
+int zonal__loader_max_side(const zonal__loader_options *o) {
     int side = 0;
     for (int g = 0; g < o->groups; g++) {
         if (o->group[g].width > side) side = o->group[g].width;
         if (o->group[g].height > side) side = o->group[g].height;
     }
-    return o->largest_side > 0 ? o->largest_side : zonal__largest_side(side);
+    return o->max_side > 0 ? o->max_side : zonal__max_side(side);
 }
 
-/* The largest size of a picture that views are made of. */
+/* The largest size of an image that views are made of. */
 static void find_sizes(zonal__loader *l) {
     const zonal__source *source = l->options.source;
-    int limit = l->options.largest_side, width = source->width, height = source->height;
+    int limit = l->options.max_side, width = source->width, height = source->height;
     if (width > 0 && height > 0)
         zonal__image_limited_size(limit, &width, &height);
     else
@@ -262,7 +261,7 @@ static void set_defaults(zonal__loader *l) {
     zonal__loader_options *o = &l->options;
     o->workers = zonal__pool_workers(o->workers);
     if (o->ahead <= 0) o->ahead = 3;
-    o->largest_side = zonal__loader_largest_side(o);
+    o->max_side = zonal__loader_max_side(o);
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
     l->table = zonal__training_cpu()->views;
     l->filling = l->next = o->first_step;
@@ -270,7 +269,7 @@ static void set_defaults(zonal__loader *l) {
 }
 
 /* Memory that a device may read from: where the options say, or ordinary. */
-static zonal_status take_raw(const zonal__loader *l, size_t bytes, const char *what, void *out) {
+static zonal_status alloc_raw(const zonal__loader *l, size_t bytes, const char *what, void *out) {
     void *memory;
     zonal_status status = l->options.device
                               ? zonal__device_pinned_alloc(l->options.device, bytes, &memory)
@@ -280,7 +279,7 @@ static zonal_status take_raw(const zonal__loader *l, size_t bytes, const char *w
     return status;
 }
 
-static void give_back_raw(const zonal__loader *l, void *memory) {
+static void free_raw(const zonal__loader *l, void *memory) {
     if (l->options.device)
         zonal__device_pinned_free(l->options.device, memory);
     else
@@ -297,18 +296,18 @@ static zonal_status make_slot(const zonal__loader *l, slot *s) {
         s->batch.labels = s->labels;
     }
     if (o->raw) {
-        ZONAL_TRY(take_raw(l, (size_t)o->batch * sizeof *s->pictures, "the pictures of a batch",
-                           &s->pictures));
-        ZONAL_TRY(take_raw(l, zonal__loader_most_bytes(l), "the pictures of a batch", &s->pixels));
-        s->batch.pictures = s->pictures;
+        ZONAL_TRY(alloc_raw(l, (size_t)o->batch * sizeof *s->places, "the images of a batch",
+                            &s->places));
+        ZONAL_TRY(alloc_raw(l, zonal__loader_most_bytes(l), "the images of a batch", &s->pixels));
+        s->batch.places = s->places;
         s->batch.pixels = s->pixels;
     }
     for (int g = 0; g < o->groups; g++) {
         const zonal__view_group *group = &o->group[g];
         int64_t views = group->views * o->batch;
         if (o->raw) {
-            ZONAL_TRY(take_raw(l, (size_t)views * sizeof(zonal__view), "the parameters of views",
-                               &s->parameters[g]));
+            ZONAL_TRY(alloc_raw(l, (size_t)views * sizeof(zonal__view), "the parameters of views",
+                                &s->parameters[g]));
             s->batch.parameters[g] = s->parameters[g];
         } else {
             ZONAL_TRY(zonal__alloc(views * group->width * group->height * o->channels, l->element,
@@ -321,10 +320,10 @@ static zonal_status make_slot(const zonal__loader *l, slot *s) {
 static void drop_slot(const zonal__loader *l, slot *s) {
     zonal__free(s->samples);
     zonal__free(s->labels);
-    give_back_raw(l, s->pictures);
-    give_back_raw(l, s->pixels);
+    free_raw(l, s->places);
+    free_raw(l, s->pixels);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
-        give_back_raw(l, s->parameters[g]);
+        free_raw(l, s->parameters[g]);
         zonal__free(s->batch.views[g]);
     }
 }
@@ -333,7 +332,7 @@ void zonal__loader_views_spec(const zonal__loader_options *o, int group_number, 
                               int64_t count, zonal__views_spec *spec) {
     const zonal__view_group *group = &o->group[group_number];
     int shorter = group->width < group->height ? group->width : group->height;
-    *spec = (zonal__views_spec){.kind = group->laws[0].kind,
+    *spec = (zonal__views_spec){.kind = group->augmentations[0].kind,
                                 .width = group->width,
                                 .height = group->height,
                                 .channels = o->channels,
@@ -342,10 +341,10 @@ void zonal__loader_views_spec(const zonal__loader_options *o, int group_number, 
                                 .most_shrink = (float)longest / (float)shorter};
     for (int c = 0; c < 3; c++) {
         spec->mean[c] = o->mean[c];
-        spec->deviation[c] = o->deviation[c] > 0 ? o->deviation[c] : 1;
+        spec->std[c] = o->std[c] > 0 ? o->std[c] : 1;
     }
     for (int v = 0; v < group->views; v++)
-        if (group->laws[v].blur > 0) spec->blur_taps = zonal__view_blur_taps(shorter);
+        if (group->augmentations[v].blur > 0) spec->blur_taps = zonal__view_blur_taps(shorter);
 }
 
 static zonal_status make_worker(zonal__loader *l, worker *w) {

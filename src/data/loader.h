@@ -15,58 +15,58 @@
  *
  * Two kinds of batches:
  *     views      (raw 0) float or bf16 arrays, made on the host by the workers
- *     pictures   (raw 1) the source pictures' bytes and the parameters of the views, for a device
+ *     images     (raw 1) the source images' bytes and the parameters of the views, for a device
  *                that makes the views itself
  *
- * All memory is taken at creation and by the first few pictures; after that nothing is allocated
- * unless a larger picture comes.
+ * All memory is allocated at creation and by the first few images; after that nothing is allocated
+ * unless a larger image comes.
  */
 #ifndef ZONAL_DATA_LOADER_H
 #define ZONAL_DATA_LOADER_H
 
 #include "backend/training/views.h"
+#include "data/augmentation.h"
 #include "data/source.h"
-#include "data/view_law.h"
 
 enum { ZONAL__LOADER_GROUPS = 2 }; /* global views and local ones */
 
 /* Views of one size. */
 typedef struct zonal__view_group {
-    int views; /* per picture */
+    int views; /* per image */
     int width, height;
-    const zonal__view_law *laws; /* [views]; must outlive the loader */
-    int first;                   /* the number of its first view, for the random draws */
+    const zonal__augmentation *augmentations; /* [views]; must outlive the loader */
+    int first; /* the number of its first view, for the random draws */
 } zonal__view_group;
 
-/* Draws the parameters of the group's views of one picture into view[0], view[stride],
- * view[2 stride], ...; "picture" is its number for zonal__view.picture. */
+/* Draws the parameters of the group's views of one image into view[0], view[stride],
+ * view[2 stride], ...; "image" is its number for zonal__view.image. */
 void zonal__view_group_draw(const zonal__view_group *group, uint64_t seed, int64_t epoch,
-                            int64_t sample, int picture_width, int picture_height, int32_t picture,
+                            int64_t sample, int image_width, int image_height, int32_t image,
                             int64_t stride, zonal__view *view);
 
 /* The limit for the sides of images unless one is given, for views of that side: 512, or twice the
  * side where that is more. 512 is about what photographs for learning have, and bounds what a
  * streamed batch takes. */
-int zonal__largest_side(int view_side);
+int zonal__max_side(int view_side);
 
 typedef struct zonal__loader_options {
     zonal__source *source; /* not owned */
     int64_t batch;
     int groups;
     zonal__view_group group[ZONAL__LOADER_GROUPS];
-    int channels;                /* of the views: 1 or 3 */
-    float mean[3], deviation[3]; /* deviation 0: 1 */
-    zonal_dtype dtype; /* of the views: ZONAL_DTYPE_FP32 (also AUTO) or ZONAL_DTYPE_BF16 */
+    int channels;          /* of the views: 1 or 3 */
+    float mean[3], std[3]; /* std 0: 1 */
+    zonal_dtype dtype;     /* of the views: ZONAL_DTYPE_FP32 (also AUTO) or ZONAL_DTYPE_BF16 */
     uint64_t seed;
     int64_t first_step;
     int in_order; /* 1: no shuffling, the last batch of an epoch may be smaller */
     int raw;
     /* Images with a longer side are shrunk to it when they are read, wherever their views are then
-     * made; 0: zonal__largest_side of the largest view. */
-    int largest_side;
+     * made; 0: zonal__max_side of the largest view. */
+    int max_side;
     int workers; /* 0: as many as there are processors */
     int ahead;   /* batches in flight; 0: 3 */
-    /* raw: pictures and parameters go to memory that this device copies from; NULL: ordinary. */
+    /* raw: images and parameters go to memory that this device copies from; NULL: ordinary. */
     const zonal__device *device;
 } zonal__loader_options;
 
@@ -77,9 +77,9 @@ typedef struct zonal__batch {
     /* raw 0: group g as [views][count][height][width][channels] */
     void *views[ZONAL__LOADER_GROUPS];
     /* raw 1 */
-    const uint8_t *pixels; /* of all pictures */
+    const uint8_t *pixels; /* of all images */
     size_t bytes;
-    const zonal__picture *pictures;                      /* [count] */
+    const zonal__image_place *places;                    /* [count] */
     const zonal__view *parameters[ZONAL__LOADER_GROUPS]; /* group g: [views][count] */
 } zonal__batch;
 
@@ -88,7 +88,7 @@ typedef struct zonal__loader zonal__loader;
 /* ZONAL_ARGUMENT for options that cannot be: what create asks first. */
 zonal_status zonal__loader_check(const zonal__loader_options *options);
 
-/* What an engine for group "group" has to be made for, with pictures of that longest side. */
+/* What an engine for group "group" has to be made for, with images of that longest side. */
 void zonal__loader_views_spec(const zonal__loader_options *options, int group, int longest,
                               int64_t count, zonal__views_spec *spec);
 
@@ -98,13 +98,13 @@ void zonal__loader_destroy(zonal__loader *loader);
 
 int64_t zonal__loader_steps_per_epoch(const zonal__loader *loader);
 
-/* options->largest_side, or what 0 stands for. */
-int zonal__loader_largest_side(const zonal__loader_options *options);
+/* options->max_side, or what 0 stands for. */
+int zonal__loader_max_side(const zonal__loader_options *options);
 
-/* The longest side of the pictures that views are made of: for zonal__views_spec.most_shrink. */
+/* The longest side of the images that views are made of: for zonal__views_spec.most_shrink. */
 int zonal__loader_longest(const zonal__loader *loader);
 
-/* raw: the most bytes that the pictures of a batch can have. */
+/* raw: the most bytes that the images of a batch can have. */
 size_t zonal__loader_most_bytes(const zonal__loader *loader);
 
 /* The batch of the next step. What it points to is the loader's and valid until the next call or

@@ -1,5 +1,5 @@
 /*
- * Which pictures a step takes: a pure function of (seed, step), so that a resumed run, or any rank
+ * Which images a step takes: a pure function of (seed, step), so that a resumed run, or any rank
  * of many, knows it without having seen the steps before.
  *
  * An epoch goes through a source once in a shuffled order; what does not fill a batch is left out.
@@ -16,7 +16,7 @@
 void zonal__order_shuffle(uint64_t seed, uint32_t epoch, int64_t n, int64_t *order);
 
 typedef struct zonal__steps {
-    int64_t count, batch; /* pictures in all; in a step */
+    int64_t count, batch; /* images in all; in a step */
     uint64_t seed;
     int in_order;
     int64_t per_epoch;   /* steps */

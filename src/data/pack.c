@@ -25,7 +25,7 @@ enum {
 static const char HEAD_MAGIC[8] = "ZONALPK2", FOOT_MAGIC[8] = "ZONALEND";
 enum { MAGIC_NAME = 7 }; /* bytes of the first that are the same in every version */
 static const uint32_t NO_LABEL = 0xffffffff;
-static const uint64_t MOST_INDEX = (uint64_t)1 << 32; /* bytes: 2^27 pictures, or holes of a file */
+static const uint64_t MOST_INDEX = (uint64_t)1 << 32; /* bytes: 2^27 images, or holes of a file */
 
 typedef struct head {
     char magic[8];
@@ -86,8 +86,7 @@ static zonal_status copy_names(zonal__pack_writer *writer, const zonal__pack_opt
 
 static zonal_status check_options(const zonal__pack_options *options) {
     if (options->fit != ZONAL__PACK_AS_IS && (options->side < 1 || options->side > LARGEST_SQUARE))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the side of packed pictures must be from 1 to %d, got %d",
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the side of packed images must be from 1 to %d, got %d",
                           LARGEST_SQUARE, options->side);
     if (options->classes < 0 || options->classes > MOST_CLASSES)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a pack can have from 0 to %d classes, got %d",
@@ -163,19 +162,19 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
     return zonal__image_resample(&scratch->resampler, &scratch->square, side, side, out);
 }
 
-static zonal_status check_picture(const zonal__pack_writer *writer, const zonal__image *image,
-                                  int32_t label, zonal__split split) {
+static zonal_status check_image(const zonal__pack_writer *writer, const zonal__image *image,
+                                int32_t label, zonal__split split) {
     if (image->channels != 1 && image->channels != 3)
-        return ZONAL_FAIL(ZONAL_SHAPE, "a packed picture must have 1 or 3 channels, got %d",
+        return ZONAL_FAIL(ZONAL_SHAPE, "a packed image must have 1 or 3 channels, got %d",
                           image->channels);
     if (writer->classes > 0 && (label < 0 || label >= writer->classes))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "picture %lld has label %d, but the pack has %d classes",
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "image %lld has label %d, but the pack has %d classes",
                           (long long)writer->count, (int)label, writer->classes);
     if (writer->count > 0 &&
         (split == ZONAL__SPLIT_ALL) != (writer->table[0].split == ZONAL__SPLIT_ALL))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "of the pictures of a pack either all or none belong to a split, but "
-                          "picture 0 and picture %lld differ in this",
+                          "of the images of a pack either all or none belong to a split, but "
+                          "image 0 and image %lld differ in this",
                           (long long)writer->count);
     return ZONAL_OK;
 }
@@ -183,7 +182,7 @@ static zonal_status check_picture(const zonal__pack_writer *writer, const zonal_
 zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *image, int32_t label,
                              zonal__split split) {
     size_t bytes;
-    ZONAL_TRY(check_picture(writer, image, label, split));
+    ZONAL_TRY(check_image(writer, image, label, split));
     ZONAL_TRY(ZONAL_GROW(&writer->table, writer->count, &writer->room, "the table of a pack"));
     if (writer->fit != ZONAL__PACK_AS_IS &&
         (image->width != writer->side || image->height != writer->side)) {
@@ -236,7 +235,7 @@ zonal_status zonal__pack_commit(zonal__pack_writer *writer) {
     zonal_status status =
         writer->count > 0
             ? write_end(writer)
-            : ZONAL_FAIL(ZONAL_ARGUMENT, "a pack needs at least one picture, but none was added");
+            : ZONAL_FAIL(ZONAL_ARGUMENT, "a pack needs at least one image, but none was added");
     if (status == ZONAL_OK)
         status = zonal__file_commit(writer->file);
     else
@@ -360,10 +359,10 @@ static zonal_status check_entries(const pack *p, const foot *last) {
         if (e->width < 1 || e->width > ZONAL__IMAGE_SIDE || e->height < 1 ||
             e->height > ZONAL__IMAGE_SIDE || (int64_t)e->width * e->height > ZONAL__IMAGE_AREA ||
             (e->channels != 1 && e->channels != 3))
-            return damaged(p, "a picture has an impossible shape");
+            return damaged(p, "an image has an impossible shape");
         if (e->offset % ALIGNMENT != 0 || e->offset < sizeof(head) || e->offset > last->table ||
             pixel_bytes(e) > last->table - e->offset)
-            return damaged(p, "a picture lies outside the file");
+            return damaged(p, "an image lies outside the file");
         if (labelled ? e->label >= last->classes : e->label != NO_LABEL)
             return damaged(p, "a label is not one of its classes");
         if (e->split > ZONAL__SPLIT_TEST || (e->split == 0) != (p->table[0].split == 0))
@@ -388,8 +387,8 @@ static zonal_status read_names(pack *p, const foot *last) {
     return at == end ? ZONAL_OK : damaged(p, "there are more names than classes");
 }
 
-/* The source's own fields: labels, and the shape that all pictures share, or 0. */
-static zonal_status describe_pictures(pack *p, const foot *last, int channels) {
+/* The source's own fields: labels, and the shape that all images share, or 0. */
+static zonal_status describe_images(pack *p, const foot *last, int channels) {
     zonal__source *source = &p->source;
     source->count = (int64_t)p->count;
     source->classes = (int)last->classes;
@@ -430,14 +429,14 @@ static zonal_status keep_split(pack *p, const zonal__source_options *options) {
     status = kept > 0 || options->strict_split
                  ? zonal__source_select(&p->source, kept, keep)
                  : ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "%s has no picture of the %s split; choose another split, or pack "
+                              "%s has no image of the %s split; choose another split, or pack "
                               "the set again with it",
                               p->source.path, zonal__split_name(options->split));
     zonal__free(keep);
     return status;
 }
 
-/* Reads the pixels of a picture as they are stored. The first time they are compared with their
+/* Reads the pixels of an image as they are stored. The first time they are compared with their
  * checksum, before that is marked: two threads may both do it, which is harmless. */
 static zonal_status read_pixels(pack *p, int64_t index, uint8_t *out) {
     const entry *e = &p->table[index];
@@ -445,7 +444,7 @@ static zonal_status read_pixels(pack *p, int64_t index, uint8_t *out) {
     if (atomic_load_explicit(&p->checked[index], memory_order_relaxed)) return ZONAL_OK;
     if (zonal__pack_checksum(out, pixel_bytes(e)) != e->checksum)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "picture %lld of %s is damaged: its checksum is wrong; make the pack "
+                          "image %lld of %s is damaged: its checksum is wrong; make the pack "
                           "again with zonal data pack",
                           (long long)index, p->source.path);
     atomic_store_explicit(&p->checked[index], 1, memory_order_relaxed);
@@ -491,7 +490,7 @@ static zonal_status open_pack(pack *p, const zonal__source_options *options) {
     ZONAL_TRY(check_foot(p, &last));
     ZONAL_TRY(check_entries(p, &last));
     ZONAL_TRY(ZONAL_NEW(&p->checked, p->count, "the checks of a pack"));
-    ZONAL_TRY(describe_pictures(p, &last, options->channels));
+    ZONAL_TRY(describe_images(p, &last, options->channels));
     ZONAL_TRY(read_names(p, &last));
     return keep_split(p, options);
 }
@@ -516,9 +515,9 @@ static int64_t own_number(const zonal__source *source, int64_t index) {
     return source->order ? source->order[index] : index;
 }
 
-zonal__picture zonal__pack_picture(const zonal__source *source, int64_t index) {
+zonal__image_place zonal__pack_image(const zonal__source *source, int64_t index) {
     const entry *e = &((const pack *)source)->table[own_number(source, index)];
-    return (zonal__picture){
+    return (zonal__image_place){
         .offset = (int64_t)e->offset,
         .width = (int32_t)e->width,
         .height = (int32_t)e->height,

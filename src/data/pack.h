@@ -1,7 +1,7 @@
 /*
- * Packs: a whole set of pictures in one file, as they are in memory.
+ * Packs: a whole set of images in one file, as they are in memory.
  *
- *     zonal__pack_options options = {.fit = ZONAL__PACK_CENTRE, .side = 256, .classes = 10};
+ *     zonal__pack_options options = {.fit = ZONAL__PACK_CENTER, .side = 256, .classes = 10};
  *     ZONAL_TRY(zonal__pack_create("set.zpk", &options, &writer));
  *     for (...) ZONAL_TRY_GOTO(status, fail, zonal__pack_add(writer, &image, label, split));
  *     return zonal__pack_commit(writer);                 fail: zonal__pack_abandon(writer)
@@ -9,9 +9,9 @@
  * The format, version 2. All numbers are little-endian; u8, u16, u32 and u64 are unsigned.
  *
  *     head     64 bytes: "ZONALPK2", then zeros
- *     pixels   of each picture, u8 [height][width][channels], beginning at a multiple of 64; the
+ *     pixels   of each image, u8 [height][width][channels], beginning at a multiple of 64; the
  *              gaps are zeros
- *     table    begins at a multiple of 64; 32 bytes for each picture:
+ *     table    begins at a multiple of 64; 32 bytes for each image:
  *                  u64 offset      of its pixels, from the beginning of the file
  *                  u64 checksum    of its pixels
  *                  u32 width       1 to 32768
@@ -22,7 +22,7 @@
  *     names    of the classes, in order, each followed by a zero byte; or nothing
  *     foot     the last 64 bytes of the file:
  *                  u64 table       where the table begins
- *                  u64 count       of the pictures, at least 1
+ *                  u64 count       of the images, at least 1
  *                  u64 names       bytes
  *                  u32 classes     at most 2^20; 0: unlabelled
  *                  u32 version     2
@@ -31,14 +31,14 @@
  *                  u64 checksum    of the 48 bytes before
  *                  "ZONALEND"
  *
- * What says how many pictures there are stands at the end, so a pack is written in one go, and a
+ * What says how many images there are stands at the end, so a pack is written in one go, and a
  * file that was cut off anywhere has no foot.
  *
  * The checksum is XXH64 with seed 0 (core/checksum.h). It is no guard against malice. Version 1 had
  * another checksum; such a pack is refused with a sentence that says to make it again.
  *
  * Foot, table and names are checked when a pack is opened: all that the reader relies on. Pixels
- * are checked when a picture is read for the first time, or by zonal__pack_verify. The file is read
+ * are checked when an image is read for the first time, or by zonal__pack_verify. The file is read
  * by pread, not mapped: one that somebody shortens meanwhile is an error (ZONAL_IO) and not the end
  * of the process. The writer here never does that: it puts a new file in the place of the old.
  */
@@ -51,9 +51,9 @@
 /* ---- writing --------------------------------------------------------------------------------- */
 
 typedef enum zonal__pack_fitting {
-    ZONAL__PACK_AS_IS = 0,  /* every picture in its own size */
-    ZONAL__PACK_CENTRE = 1, /* the largest square about the centre, resampled to side x side */
-    ZONAL__PACK_STRETCH = 2 /* the whole picture, resampled to side x side */
+    ZONAL__PACK_AS_IS = 0,  /* every image in its own size */
+    ZONAL__PACK_CENTER = 1, /* the largest square about the centre, resampled to side x side */
+    ZONAL__PACK_STRETCH = 2 /* the whole image, resampled to side x side */
 } zonal__pack_fitting;
 
 typedef struct zonal__pack_options {
@@ -70,8 +70,8 @@ typedef struct zonal__pack_writer zonal__pack_writer;
 zonal_status zonal__pack_create(const char *path, const zonal__pack_options *options,
                                 zonal__pack_writer **writer);
 
-/* Appends a picture. split says which part of the set it belongs to; ZONAL__SPLIT_ALL: the set is
- * not divided, which then must hold for all its pictures. A picture that is refused leaves the pack
+/* Appends an image. split says which part of the set it belongs to; ZONAL__SPLIT_ALL: the set is
+ * not divided, which then must hold for all its images. An image that is refused leaves the pack
  * as it was; a failure to write (ZONAL_IO) comes again from every later call. */
 zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *image, int32_t label,
                              zonal__split split);
@@ -81,15 +81,15 @@ zonal_status zonal__pack_add(zonal__pack_writer *writer, const zonal__image *ima
 zonal_status zonal__pack_commit(zonal__pack_writer *writer);
 void zonal__pack_abandon(zonal__pack_writer *writer); /* accepts NULL */
 
-/* What zonal__pack_fit needs besides the pictures. Zero-initialise. */
+/* What zonal__pack_fit needs besides the images. Zero-initialise. */
 typedef struct zonal__pack_scratch {
     zonal__image square;
     zonal__resampler resampler;
 } zonal__pack_scratch;
 void zonal__pack_scratch_fini(zonal__pack_scratch *scratch);
 
-/* What zonal__pack_add does to a picture first, for callers that do it in threads of their own:
- * a picture that has been fitted is added as it is. out differs from in. */
+/* What zonal__pack_add does to an image first, for callers that do it in threads of their own:
+ * an image that has been fitted is added as it is. out differs from in. */
 zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, int side,
                              zonal__pack_scratch *scratch, zonal__image *out);
 
@@ -98,14 +98,14 @@ zonal_status zonal__pack_fit(const zonal__image *in, zonal__pack_fitting fit, in
 /* Whether n bytes are the beginning of a pack, of whichever version. */
 int zonal__pack_is(const void *bytes, size_t n);
 
-/* For sending a pack whole to a device; the source must be a pack's. The shape of picture "index"
+/* For sending a pack whole to a device; the source must be a pack's. The shape of image "index"
  * and where its pixels lie in the file; how many bytes the file has; and a piece of it as it is.
  * Checksums are not looked at: call zonal__pack_verify once. */
-zonal__picture zonal__pack_picture(const zonal__source *source, int64_t index);
+zonal__image_place zonal__pack_image(const zonal__source *source, int64_t index);
 size_t zonal__pack_bytes(const zonal__source *source);
 zonal_status zonal__pack_copy(const zonal__source *source, size_t offset, size_t bytes, void *out);
 
-/* Compares the checksums of all pictures of the source (of its split, that is). ZONAL_FORMAT with
+/* Compares the checksums of all images of the source (of its split, that is). ZONAL_FORMAT with
  * the number of the first damaged one. */
 zonal_status zonal__pack_verify(zonal__source *source);
 

@@ -5,8 +5,8 @@
  * called libpng. Between that setjmp and the jump no local variable is changed: what has to outlive
  * a jump is kept in the state.
  *
- * libpng takes memory anew for each picture. It gets it from a list of blocks that is kept: giving
- * back does nothing, and all is free again when the next picture begins.
+ * libpng allocates memory anew for each image. It gets it from a list of blocks that is kept:
+ * giving back does nothing, and all is free again when the next image begins.
  */
 #include "data/formats.h"
 
@@ -23,7 +23,7 @@
 
 enum {
     BLOCK_HEAD = 64,         /* keeps what follows aligned as zonal__alloc does */
-    BLOCK_LEAST = 1 << 17,   /* holds what libpng wants for a picture of common size */
+    BLOCK_LEAST = 1 << 17,   /* holds what libpng wants for an image of common size */
     LARGEST_CHUNK = 8 << 20, /* bytes libpng may take for one chunk; the pixels are none */
     LONGEST_MESSAGE = 128
 };
@@ -47,7 +47,7 @@ struct zonal__png {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void *take(zonal__png *png, size_t bytes) {
+static void *alloc(zonal__png *png, size_t bytes) {
     block *b = png->blocks;
     void *memory;
     bytes = (bytes + 63) / 64 * 64;
@@ -75,7 +75,7 @@ static void forget_all(zonal__png *png) {
 }
 
 static png_voidp on_alloc(png_structp codec, png_alloc_size_t bytes) {
-    return take(png_get_mem_ptr(codec), bytes);
+    return alloc(png_get_mem_ptr(codec), bytes);
 }
 
 static void on_free(png_structp codec, png_voidp memory) {
@@ -150,7 +150,7 @@ static void open_reader(zonal__png *png, const zonal__encoded *in) {
     png_set_read_fn(png->codec, png, on_read);
 }
 
-static zonal_status read_picture(zonal__png *png, const zonal__encoded *in, zonal__image *image) {
+static zonal_status read_image(zonal__png *png, const zonal__encoded *in, zonal__image *image) {
     size_t line;
     int passes;
     open_reader(png, in);
@@ -175,7 +175,7 @@ static zonal_status read_picture(zonal__png *png, const zonal__encoded *in, zona
 zonal_status zonal__png_decode(zonal__png *png, const zonal__encoded *in, zonal__image *image) {
     forget_all(png);
     if (setjmp(png->failed)) return failure(png, in->name);
-    return read_picture(png, in, image);
+    return read_image(png, in, image);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void on_flush(png_structp codec) {
     (void)codec;
 }
 
-static void write_picture(zonal__png *png, zonal__file *file, const zonal__image *image) {
+static void write_image(zonal__png *png, zonal__file *file, const zonal__image *image) {
     size_t line = (size_t)image->width * (size_t)image->channels;
     png->codec = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, png, on_error, on_warning, png,
                                            on_alloc, on_free);
@@ -213,7 +213,7 @@ static void write_picture(zonal__png *png, zonal__file *file, const zonal__image
 /* Returns 0 when libpng failed. */
 static int try_to_write(zonal__png *png, zonal__file *file, const zonal__image *image) {
     if (setjmp(png->failed)) return 0;
-    write_picture(png, file, image);
+    write_image(png, file, image);
     return !png->out_of_memory;
 }
 

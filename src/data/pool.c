@@ -1,4 +1,4 @@
-/* A ring of pictures, two for each worker. Picture i lies in place i % places. */
+/* A ring of images, two for each worker. Image i lies in place i % places. */
 #include "data/pool.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ typedef struct place {
 typedef struct pool {
     const zonal__pool_task *task;
     pthread_mutex_t lock;
-    pthread_cond_t room, ready; /* a place became free; a picture was made */
+    pthread_cond_t room, ready; /* a place became free; an image was made */
     int64_t count, next, used;  /* next to be made; used so far */
     int n_places, stopping;
     place *places;
@@ -108,7 +108,7 @@ zonal_status zonal__pool_run(const zonal__pool_task *task, int64_t count, int wo
     zonal_status status;
     workers = zonal__pool_workers(workers);
     p.n_places = 2 * workers;
-    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&p.places, p.n_places, "the pictures in flight"));
+    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&p.places, p.n_places, "the images in flight"));
     ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&members, workers, "the workers"));
     status = run(&p, members, workers);
 done:

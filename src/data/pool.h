@@ -1,5 +1,5 @@
 /*
- * Pictures made by many threads and used by one, in order: for packing, describing and writing
+ * Images made by many threads and used by one, in order: for packing, describing and writing
  * whole sets.
  *
  *     make(context, worker, i, image)     on any worker, several at once
@@ -23,7 +23,7 @@ typedef struct zonal__pool_task {
 /* How many workers there are when "workers" are asked for: as core/thread.h has it, at most 256. */
 int zonal__pool_workers(int workers);
 
-/* Runs the task over count pictures. Returns the first status of use that is not ZONAL_OK, having
+/* Runs the task over count images. Returns the first status of use that is not ZONAL_OK, having
  * stopped there, or a failure of its own. */
 zonal_status zonal__pool_run(const zonal__pool_task *task, int64_t count, int workers);
 

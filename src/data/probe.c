@@ -1,5 +1,5 @@
 /*
- * The heads of picture files: size, channels and orientation without a library. A JPEG is walked
+ * The heads of image files: size, channels and orientation without a library. A JPEG is walked
  * from marker to marker up to its first scan (ITU-T T.81, annex B), its EXIF segment is a TIFF
  * directory of which one entry matters (EXIF 2.3, 4.6), and the others begin with all there is to
  * know; a TIFF says where its directory lies.
@@ -130,7 +130,7 @@ static int next_segment(span file, size_t *at, int *marker, span *segment) {
 }
 
 /* The sizes of the first frame, as they are stored: width 0 when there is none before the scan. */
-static void walk_jpeg(span file, zonal__picture_info *info) {
+static void walk_jpeg(span file, zonal__image_info *info) {
     size_t at = 2;
     int marker;
     span segment = {0};
@@ -147,15 +147,15 @@ static void walk_jpeg(span file, zonal__picture_info *info) {
 }
 
 /* Orientations 5 to 8 exchange width and height. */
-static void stand_upright(zonal__picture_info *info) {
+static void stand_upright(zonal__image_info *info) {
     int width = info->width;
     if (info->orientation < 5) return;
     info->width = info->height;
     info->height = width;
 }
 
-static zonal_status probe_jpeg(span file, const char *name, zonal__picture_info *info) {
-    info->kind = ZONAL__PICTURE_JPEG;
+static zonal_status probe_jpeg(span file, const char *name, zonal__image_info *info) {
+    info->kind = ZONAL__IMAGE_JPEG;
     walk_jpeg(file, info);
     if (info->channels == 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -168,7 +168,7 @@ static zonal_status probe_jpeg(span file, const char *name, zonal__picture_info 
 
 /* ---- PNG ------------------------------------------------------------------------------------- */
 
-static zonal_status probe_png(span file, const char *name, zonal__picture_info *info) {
+static zonal_status probe_png(span file, const char *name, zonal__image_info *info) {
     uint32_t width, height;
     if (file.size < 33 || memcmp(file.at + 8, "\0\0\0\15IHDR", 8) != 0)
         return ZONAL_FAIL(ZONAL_FORMAT,
@@ -177,11 +177,11 @@ static zonal_status probe_png(span file, const char *name, zonal__picture_info *
     width = big32(file.at + 16);
     height = big32(file.at + 20);
     ZONAL_TRY(zonal__check_size(name, width, height));
-    *info = (zonal__picture_info){.kind = ZONAL__PICTURE_PNG,
-                                  .width = (int)width,
-                                  .height = (int)height,
-                                  .channels = file.at[25] & 2 ? 3 : 1, /* bit 1: colour is used */
-                                  .orientation = 1};
+    *info = (zonal__image_info){.kind = ZONAL__IMAGE_PNG,
+                                .width = (int)width,
+                                .height = (int)height,
+                                .channels = file.at[25] & 2 ? 3 : 1, /* bit 1: colour is used */
+                                .orientation = 1};
     return ZONAL_OK;
 }
 
@@ -197,8 +197,8 @@ static uint32_t little(const uint8_t *at, int bytes) {
     return tiff_number(at, bytes, 0);
 }
 
-/* The first chunk is a head of its own, VP8X, or the picture, lossy or lossless (RFC 9649). */
-static zonal_status probe_webp(span file, const char *name, zonal__picture_info *info) {
+/* The first chunk is a head of its own, VP8X, or the image, lossy or lossless (RFC 9649). */
+static zonal_status probe_webp(span file, const char *name, zonal__image_info *info) {
     uint32_t width = 0, height = 0;
     if (file.size >= 30 && memcmp(file.at + 12, "VP8X", 4) == 0) {
         width = little(file.at + 24, 3) + 1;
@@ -214,40 +214,40 @@ static zonal_status probe_webp(span file, const char *name, zonal__picture_info 
         return no_size(name, "WebP");
     }
     ZONAL_TRY(zonal__check_size(name, width, height));
-    *info = (zonal__picture_info){ZONAL__PICTURE_WEBP, (int)width, (int)height, 3, 1};
+    *info = (zonal__image_info){ZONAL__IMAGE_WEBP, (int)width, (int)height, 3, 1};
     return ZONAL_OK;
 }
 
-static zonal_status probe_gif(span file, const char *name, zonal__picture_info *info) {
+static zonal_status probe_gif(span file, const char *name, zonal__image_info *info) {
     uint32_t width, height;
     if (file.size < 13) return no_size(name, "GIF");
     width = little(file.at + 6, 2);
     height = little(file.at + 8, 2);
     ZONAL_TRY(zonal__check_size(name, width, height));
-    *info = (zonal__picture_info){ZONAL__PICTURE_GIF, (int)width, (int)height, 3, 1};
+    *info = (zonal__image_info){ZONAL__IMAGE_GIF, (int)width, (int)height, 3, 1};
     return ZONAL_OK;
 }
 
 /* Grey is what is white at 0 or at its largest number. */
-static zonal_status probe_tiff(span file, const char *name, zonal__picture_info *info) {
+static zonal_status probe_tiff(span file, const char *name, zonal__image_info *info) {
     uint32_t width = tiff_value(file, TAG_WIDTH, 0), height = tiff_value(file, TAG_HEIGHT, 0);
     uint32_t samples = tiff_value(file, TAG_SAMPLES, 1), colours = tiff_value(file, TAG_COLOURS, 2);
     int orientation = tiff_orientation(file);
     if (width == 0 || height == 0) return no_size(name, "TIFF");
     ZONAL_TRY(zonal__check_size(name, width, height));
-    *info = (zonal__picture_info){.kind = ZONAL__PICTURE_TIFF,
-                                  .width = (int)width,
-                                  .height = (int)height,
-                                  .channels = colours <= 1 && samples <= 2 ? 1 : 3,
-                                  .orientation = orientation ? orientation : 1};
+    *info = (zonal__image_info){.kind = ZONAL__IMAGE_TIFF,
+                                .width = (int)width,
+                                .height = (int)height,
+                                .channels = colours <= 1 && samples <= 2 ? 1 : 3,
+                                .orientation = orientation ? orientation : 1};
     stand_upright(info);
     return ZONAL_OK;
 }
 
 zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
-                                zonal__picture_info *info) {
+                                zonal__image_info *info) {
     span file = {bytes, size};
-    *info = (zonal__picture_info){0};
+    *info = (zonal__image_info){0};
     if (size == 0)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty: not an image; remove it or copy it again",
                           name);

@@ -12,9 +12,9 @@ static int is_pack(const zonal__source *source) {
 }
 
 /* The image as the source stores it; of width 0 where that is not known. */
-static zonal__picture stored(const zonal__source *source, int64_t i) {
-    if (is_pack(source)) return zonal__pack_picture(source, i);
-    return (zonal__picture){
+static zonal__image_place stored(const zonal__source *source, int64_t i) {
+    if (is_pack(source)) return zonal__pack_image(source, i);
+    return (zonal__image_place){
         .width = source->width, .height = source->height, .channels = source->channels};
 }
 
@@ -23,8 +23,8 @@ static zonal__picture stored(const zonal__source *source, int64_t i) {
 static int fits_as_stored(const zonal__resident *r) {
     if (!is_pack(r->source)) return 0;
     for (int64_t i = 0; i < r->source->count; i++) {
-        const zonal__picture p = stored(r->source, i);
-        if (p.width > r->largest_side || p.height > r->largest_side ||
+        const zonal__image_place p = stored(r->source, i);
+        if (p.width > r->max_side || p.height > r->max_side ||
             (r->source->channels && p.channels != r->source->channels))
             return 0;
     }
@@ -32,26 +32,26 @@ static int fits_as_stored(const zonal__resident *r) {
 }
 
 /* As it is read: converted, and brought down to the largest side. */
-static zonal__picture as_read(const zonal__resident *r, int64_t i) {
-    zonal__picture p = stored(r->source, i);
-    zonal__image_limited_size(r->largest_side, &p.width, &p.height);
+static zonal__image_place as_read(const zonal__resident *r, int64_t i) {
+    zonal__image_place p = stored(r->source, i);
+    zonal__image_limited_size(r->max_side, &p.width, &p.height);
     if (r->source->channels) p.channels = r->source->channels;
     return p;
 }
 
-static size_t bytes_of(const zonal__picture *p) {
+static size_t bytes_of(const zonal__image_place *p) {
     return (size_t)p->width * (size_t)p->height * (size_t)p->channels;
 }
 
-zonal_status zonal__resident_init(zonal__source *source, int largest_side, zonal__resident *r) {
-    *r = (zonal__resident){.source = source, .largest_side = largest_side};
+zonal_status zonal__resident_init(zonal__source *source, int max_side, zonal__resident *r) {
+    *r = (zonal__resident){.source = source, .max_side = max_side};
     if (!is_pack(source) && (source->width == 0 || source->height == 0 || source->channels == 0))
         return ZONAL_OK;
     r->whole_file = fits_as_stored(r);
-    ZONAL_TRY(ZONAL_NEW(&r->pictures, source->count, "the pictures' shapes"));
-    ZONAL_TRY(ZONAL_NEW(&r->numbers, source->count, "the pictures' numbers"));
+    ZONAL_TRY(ZONAL_NEW(&r->places, source->count, "the images' shapes"));
+    ZONAL_TRY(ZONAL_NEW(&r->numbers, source->count, "the images' numbers"));
     for (int64_t i = 0; i < source->count; i++) {
-        zonal__picture *p = &r->pictures[i];
+        zonal__image_place *p = &r->places[i];
         *p = r->whole_file ? stored(source, i) : as_read(r, i);
         if (!r->whole_file) p->offset = (int64_t)r->bytes;
         r->bytes += bytes_of(p);
@@ -64,7 +64,7 @@ zonal_status zonal__resident_init(zonal__source *source, int largest_side, zonal
 }
 
 void zonal__resident_fini(zonal__resident *r) {
-    zonal__free(r->pictures);
+    zonal__free(r->places);
     zonal__free(r->numbers);
     *r = (zonal__resident){0};
 }
@@ -88,25 +88,25 @@ static zonal_status read_one(void *context, int worker, int64_t i, zonal__image 
     const zonal__resident *r = l->resident;
     scratch *s = &l->scratch[worker];
     ZONAL_TRY(zonal__source_read_sound(r->source, &r->numbers[i], image));
-    return zonal__image_limit(&s->resampler, r->largest_side, &s->image, image);
+    return zonal__image_limit(&s->resampler, r->max_side, &s->image, image);
 }
 
 static zonal_status put_one(void *context, int64_t i, zonal_status made,
                             const zonal__image *image) {
     const loading *l = context;
     const zonal__resident *r = l->resident;
-    zonal__picture *p = &r->pictures[i];
+    zonal__image_place *p = &r->places[i];
     const size_t room = bytes_of(p);
     ZONAL_TRY(made);
     p->width = image->width;
     p->height = image->height;
     p->channels = image->channels;
     if (bytes_of(p) > room)
-        return ZONAL_FAIL(ZONAL_SHAPE, "picture %lld of %s is larger than the others", (long long)i,
+        return ZONAL_FAIL(ZONAL_SHAPE, "image %lld of %s is larger than the others", (long long)i,
                           r->source->path);
     ZONAL_TRY(l->sink->write(l->sink->context, (size_t)p->offset, image->pixels, bytes_of(p)));
     if (l->sink->progress && l->sink->progress(l->sink->progress_context, i + 1))
-        return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while pictures were sent to the device");
+        return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while images were sent to the device");
     return ZONAL_OK;
 }
 
@@ -114,7 +114,7 @@ static zonal_status load_images(loading *l, int workers) {
     const zonal__pool_task task = {.context = l, .make = read_one, .use = put_one};
     const int count = zonal__pool_workers(workers);
     zonal_status status;
-    ZONAL_TRY(ZONAL_NEW(&l->scratch, count, "the workers that read pictures"));
+    ZONAL_TRY(ZONAL_NEW(&l->scratch, count, "the workers that read images"));
     status = zonal__pool_run(&task, l->resident->source->count, workers);
     for (int w = 0; w < count; w++) {
         zonal__image_fini(&l->scratch[w].image);

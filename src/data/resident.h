@@ -4,10 +4,10 @@
  * them down (data/loader.h), so that views do not depend on where the images lie.
  *
  *     zonal__resident resident;
- *     ZONAL_TRY(zonal__resident_init(source, largest_side, &resident));
+ *     ZONAL_TRY(zonal__resident_init(source, max_side, &resident));
  *     ... resident.bytes of memory; 0: the sizes are not known without reading all images ...
  *     ZONAL_TRY(zonal__resident_load(&resident, workers, &sink));
- *     ... resident.pictures, resident.numbers ...
+ *     ... resident.places, resident.numbers ...
  *     zonal__resident_fini(&resident);
  *
  * A pack whose images are all small enough and have the channels asked for is copied as the file
@@ -21,17 +21,16 @@
 
 typedef struct zonal__resident {
     zonal__source *source; /* not owned */
-    int largest_side;
-    int whole_file;           /* 1: a pack as its file has it */
-    size_t bytes;             /* of the block; 0: not known */
-    int longest;              /* side of an image, as it lies in the block */
-    zonal__picture *pictures; /* [count]: shapes, and where the pixels lie in the block */
-    int64_t *numbers;         /* [count]: what stands for each, itself unless it is corrupt */
+    int max_side;
+    int whole_file;             /* 1: a pack as its file has it */
+    size_t bytes;               /* of the block; 0: not known */
+    int longest;                /* side of an image, as it lies in the block */
+    zonal__image_place *places; /* [count]: shapes, and where the pixels lie in the block */
+    int64_t *numbers;           /* [count]: what stands for each, itself unless it is corrupt */
 } zonal__resident;
 
 /* Finds the layout; reads no image. Release with zonal__resident_fini, also after failure. */
-zonal_status zonal__resident_init(zonal__source *source, int largest_side,
-                                  zonal__resident *resident);
+zonal_status zonal__resident_init(zonal__source *source, int max_side, zonal__resident *resident);
 void zonal__resident_fini(zonal__resident *resident);
 
 /* Where the pixels go. Both are called on the thread that loads. */

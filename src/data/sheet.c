@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Puts a picture of 1 or 3 channels at (left, top); grey is repeated where the sheet is RGB. */
+/* Puts an image of 1 or 3 channels at (left, top); grey is repeated where the sheet is RGB. */
 static void paste(const zonal__image *image, int64_t left, int64_t top, zonal__image *sheet) {
     for (int y = 0; y < image->height; y++)
         for (int x = 0; x < image->width; x++) {
@@ -30,8 +30,8 @@ zonal_status zonal__sheet_shape(int count, int width, int height, int channels,
     int columns = columns_of(count, options);
     if (count < 1 || columns < 0 || options->margin < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "a contact sheet of %d pictures in %d columns with margin %d is not "
-                          "possible: give at least one picture, and no negative number",
+                          "a contact sheet of %d images in %d columns with margin %d is not "
+                          "possible: give at least one image, and no negative number",
                           count, columns, options->margin);
     return zonal__image_shape(out, side(columns, width, options->margin),
                               side((count - 1) / columns + 1, height, options->margin), channels);

@@ -1,5 +1,5 @@
 /*
- * What all sources of pictures have in common, and telling which kind of source lies at a path.
+ * What all sources of images have in common, and telling which kind of source lies at a path.
  */
 #include "data/source.h"
 
@@ -21,14 +21,13 @@ zonal_status zonal__source_init(zonal__source *source, const zonal__source_table
     size_t length = strlen(options->path) + 1;
     source->table = table;
     source->channels = options->channels;
-    source->bad_limit = options->bad_limit == 0 ? USUAL_BAD_LIMIT : options->bad_limit;
+    source->max_corrupt = options->max_corrupt == 0 ? USUAL_BAD_LIMIT : options->max_corrupt;
     if (options->channels != 0 && options->channels != 1 && options->channels != 3)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "pictures have 1 or 3 channels, not %d",
-                          options->channels);
-    if (!(source->bad_limit >= 0 && source->bad_limit <= 1))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "images have 1 or 3 channels, not %d", options->channels);
+    if (!(source->max_corrupt >= 0 && source->max_corrupt <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the share of corrupt images to accept must be from 0 to 1, got %g",
-                          source->bad_limit);
+                          source->max_corrupt);
     ZONAL_TRY(ZONAL_NEW(&source->path, length, "the name of a source"));
     memcpy(source->path, options->path, length);
     return ZONAL_OK;
@@ -55,13 +54,13 @@ void zonal__source_close(zonal__source *source) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Marks a picture as corrupt; *first tells whether it was not known yet. The marks are made when
+/* Marks an image as corrupt; *first tells whether it was not known yet. The marks are made when
  * the first is needed, by whichever thread comes first. */
 static zonal_status mark_bad(zonal__source *source, int64_t index, int *first) {
     _Atomic(uint8_t) *marks = atomic_load(&source->known_bad);
     if (!marks) {
         _Atomic(uint8_t) *made;
-        ZONAL_TRY(ZONAL_NEW(&made, source->count, "the list of corrupt pictures"));
+        ZONAL_TRY(ZONAL_NEW(&made, source->count, "the list of corrupt images"));
         if (atomic_compare_exchange_strong(&source->known_bad, &marks, made))
             marks = made;
         else
@@ -71,10 +70,10 @@ static zonal_status mark_bad(zonal__source *source, int64_t index, int *first) {
     return ZONAL_OK;
 }
 
-/* A picture was found corrupt, and the last error says how. */
+/* An image was found corrupt, and the last error says how. */
 static zonal_status put_up_with(zonal__source *source, int64_t index) {
     zonal_error found = *zonal_last_error();
-    double most = source->bad_limit * (double)source->count;
+    double most = source->max_corrupt * (double)source->count;
     int64_t bad;
     int first;
     ZONAL_TRY(mark_bad(source, index, &first));
@@ -92,7 +91,7 @@ static zonal_status put_up_with(zonal__source *source, int64_t index) {
 zonal_status zonal__source_read(zonal__source *source, int64_t index, zonal__image *out) {
     zonal_status status;
     if (index < 0 || index >= source->count)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has pictures 0 to %lld, not %lld", source->path,
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has images 0 to %lld, not %lld", source->path,
                           (long long)source->count - 1, (long long)index);
     status = source->table->read(source, source->order ? source->order[index] : index, out);
     return status == ZONAL_FORMAT ? put_up_with(source, index) : status;
@@ -121,7 +120,7 @@ zonal_status zonal__source_read_sound(zonal__source *source, int64_t *index, zon
 zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep) {
     int32_t *labels = NULL;
     int64_t *order;
-    ZONAL_TRY(ZONAL_NEW(&order, n, "the order of the pictures"));
+    ZONAL_TRY(ZONAL_NEW(&order, n, "the order of the images"));
     if (source->labels) {
         zonal_status status = ZONAL_NEW(&labels, n, "the labels");
         if (status != ZONAL_OK) {
@@ -226,7 +225,7 @@ zonal_status zonal__source_open(const zonal__source_options *options, zonal__sou
     if (strncmp(options->path, "textures:", 9) == 0) return zonal__source_textures(options, source);
     if (stat(options->path, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO,
-                          "cannot read %s: %s; give the name of a folder or file of pictures, or "
+                          "cannot read %s: %s; give the name of a folder or file of images, or "
                           "textures:FAMILY",
                           options->path, strerror(errno));
     if (S_ISDIR(about.st_mode)) return kind_of_folder(options->path)(options, source);

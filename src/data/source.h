@@ -1,6 +1,6 @@
 /*
- * Sources of pictures: image folders, packs, Galaxy10, CIFAR, MNIST, textures. One interface, so
- * that nothing above knows where a picture comes from.
+ * Sources of images: image folders, packs, Galaxy10, CIFAR, MNIST, textures. One interface, so
+ * that nothing above knows where an image comes from.
  *
  *     zonal__source *source;
  *     zonal__source_options options = {.path = "photos", .split = ZONAL__SPLIT_TRAIN};
@@ -9,7 +9,7 @@
  *         ZONAL_TRY(zonal__source_read(source, i, &image));
  *     zonal__source_close(source);
  *
- * Reading is thread-safe: workers read different pictures of one source at the same time, each into
+ * Reading is thread-safe: workers read different images of one source at the same time, each into
  * an image of its own.
  */
 #ifndef ZONAL_DATA_SOURCE_H
@@ -32,7 +32,7 @@ enum { ZONAL__NAME_ROOM = 4096 }; /* of an image's name, with its zero byte; lon
 
 typedef struct zonal__source_table {
     const char *kind; /* "folder", "pack", "galaxy10", "cifar10", "idx", "textures", ... */
-    /* Picture number "index" of the source's own order. ZONAL_FORMAT for a corrupt picture, with a
+    /* Image number "index" of the source's own order. ZONAL_FORMAT for a corrupt image, with a
      * sentence that names it; ZONAL_IO where it cannot be read. */
     zonal_status (*read)(zonal__source *source, int64_t index, zonal__image *out);
     /* Releases what the source keeps beyond the fields below. May be NULL. */
@@ -50,12 +50,12 @@ struct zonal__source {
     int32_t *labels;     /* [count]; NULL: unlabelled */
     int classes;         /* 0: unlabelled */
     char **class_names;  /* [classes], each allocated; NULL: the classes have numbers only */
-    int width, height;   /* of every picture; 0: they differ */
+    int width, height;   /* of every image; 0: they differ */
     int channels;        /* of what read gives: 1 or 3; 0: they differ */
-    int64_t *order;      /* [count]: the reader's own number of each picture; NULL: the same */
+    int64_t *order;      /* [count]: the reader's own number of each image; NULL: the same */
     char *path;          /* as given, for sentences */
-    double bad_limit;    /* largest share of corrupt pictures that is accepted */
-    _Atomic int64_t bad; /* pictures found corrupt so far, each counted once */
+    double max_corrupt;  /* largest share of corrupt images that is accepted */
+    _Atomic int64_t bad; /* images found corrupt so far, each counted once */
     _Atomic(_Atomic(uint8_t) *) known_bad; /* [count]: which; NULL: none yet */
 };
 
@@ -69,9 +69,9 @@ typedef struct zonal__source_options {
     const char *class_list; /* a file with one class (folder) name per line: only those, in that
                              * order; text after the first space is ignored; NULL: all, sorted */
     int channels;           /* 1 or 3: convert to it; 0: as the file has it */
-    int least_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
-                     * both sides stay at least this long; 0: always at full size */
-    double bad_limit;      /* 0: 0.01 */
+    int min_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
+                   * both sides stay at least this long; 0: always at full size */
+    double max_corrupt;    /* 0: 0.01 */
     int strict_split;      /* 1: no other split stands in for one that is missing, and a split may
                             * be empty (count 0); 0: val stands in for test, empty is an error */
     int64_t texture_count; /* textures; 0: 10,000 / 500 / 10,000 by split */
@@ -79,23 +79,23 @@ typedef struct zonal__source_options {
 } zonal__source_options;
 
 /* Opens whatever lies at options->path, telling the kind by what it finds there: a folder of
- * CIFAR's binaries, of MNIST's idx files or of pictures; a pack, an HDF5 file, an idx file;
+ * CIFAR's binaries, of MNIST's idx files or of images; a pack, an HDF5 file, an idx file;
  * textures. *source is NULL on failure; the sentence names the path and what is expected. */
 zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source);
 void zonal__source_close(zonal__source *source); /* accepts NULL */
 
-/* Reads picture "index" (0 <= index < count). A corrupt one is, the first time, logged with its
+/* Reads image "index" (0 <= index < count). A corrupt one is, the first time, logged with its
  * name (zonal__log, on the reading thread) and counted in source->bad, and given as status
- * ZONAL_FORMAT: the caller takes another picture in its place (zonal__source_replacement), until
- * bad exceeds bad_limit times count (but at least 1), from when on the status is ZONAL_IO and the
+ * ZONAL_FORMAT: the caller takes another image in its place (zonal__source_replacement), until
+ * bad exceeds max_corrupt times count (but at least 1), from when on the status is ZONAL_IO and the
  * run should end. */
 zonal_status zonal__source_read(zonal__source *source, int64_t index, zonal__image *out);
 
-/* What to read in place of a corrupt picture: the next one, round about; of the same class where
+/* What to read in place of a corrupt image: the next one, round about; of the same class where
  * there are labels and the class has another. */
 int64_t zonal__source_replacement(const zonal__source *source, int64_t index);
 
-/* Reads picture *index or, where it is corrupt, another one in its place; *index becomes the number
+/* Reads image *index or, where it is corrupt, another one in its place; *index becomes the number
  * of what was read. ZONAL_FORMAT when 64 in turn are corrupt. */
 zonal_status zonal__source_read_sound(zonal__source *source, int64_t *index, zonal__image *out);
 
@@ -116,20 +116,20 @@ void zonal__source_name(const zonal__source *source, int64_t index, char name[ZO
  * Thread-safe. ZONAL_IO where the file cannot be read. */
 zonal_status zonal__source_fingerprint(zonal__source *source, int64_t index, uint64_t *fingerprint);
 
-/* Keeps the n pictures "keep" (numbers of the present order) and forgets the others, and which were
+/* Keeps the n images "keep" (numbers of the present order) and forgets the others, and which were
  * corrupt. Not while others read. On failure nothing has changed. */
 zonal_status zonal__source_select(zonal__source *source, int64_t n, const int64_t *keep);
 
 /* A seeded, stratified split of rows that have no names: every class is shuffled by Philox (seed,
  * class) and cut, val first, then test, then train, each share rounded to the nearest whole number.
- * keep [n] is filled with the ascending numbers of the pictures in "split" and *kept with how many
+ * keep [n] is filled with the ascending numbers of the images in "split" and *kept with how many
  * they are. labels NULL: one class. */
 zonal_status zonal__split_choose(int64_t n, const int32_t *labels, int classes, zonal__split split,
                                  double val_share, double test_share, uint64_t seed, int64_t *keep,
                                  int64_t *kept);
 
-/* For readers: checks options; sets table, bad_limit and channels (as asked for; a reader whose
- * pictures are alike replaces a 0) and copies path. After any later failure zonal__source_close
+/* For readers: checks options; sets table, max_corrupt and channels (as asked for; a reader whose
+ * images are alike replaces a 0) and copies path. After any later failure zonal__source_close
  * releases the source, which must be a block of its own. */
 zonal_status zonal__source_init(zonal__source *source, const zonal__source_table *table,
                                 const zonal__source_options *options);

@@ -16,8 +16,8 @@ zonal__source_options zonal__source_settings_apply(const zonal__source_settings 
                                    .seed = (uint64_t)settings->seed,
                                    .class_list = settings->class_list,
                                    .channels = (int)settings->channels,
-                                   .least_side = (int)settings->least_side,
-                                   .bad_limit = settings->bad_limit,
+                                   .min_side = (int)settings->min_side,
+                                   .max_corrupt = settings->max_corrupt,
                                    .texture_count = settings->count,
                                    .texture_size = (int)settings->size};
 }

@@ -1,5 +1,5 @@
 /*
- * The options that say which pictures a command works on, once for all commands that take them.
+ * The options that say which images a command works on, once for all commands that take them.
  *
  *     typedef struct settings {
  *         zonal__source_settings source;
@@ -17,8 +17,8 @@
 #include "data/source.h"
 
 typedef struct zonal__source_settings {
-    int64_t seed, channels, least_side, count, size;
-    double val_share, test_share, bad_limit;
+    int64_t seed, channels, min_side, count, size;
+    double val_share, test_share, max_corrupt;
     const char *class_list;
 } zonal__source_settings;
 
@@ -35,18 +35,18 @@ typedef struct zonal__source_settings {
          .least = 0,                                                                               \
          .most = 3,                                                                                \
          .help = "1: grey, 3: RGB, 0: as in the files"},                                           \
-        {.name = "least-side",                                                                     \
+        {.name = "min-side",                                                                       \
          .type = ZONAL__OPTION_INT,                                                                \
-         .target = offsetof(settings_type, member.least_side),                                     \
+         .target = offsetof(settings_type, member.min_side),                                       \
          .initial = "0",                                                                           \
          .least = 0,                                                                               \
          .most = 32768,                                                                            \
          .metavar = "PIXELS",                                                                      \
          .help = "JPEG: decode at a half, a quarter or an eighth as long as both sides are at "    \
                  "least this long; 0: full size"},                                                 \
-        {.name = "bad-limit",                                                                      \
+        {.name = "max-corrupt",                                                                    \
          .type = ZONAL__OPTION_DOUBLE,                                                             \
-         .target = offsetof(settings_type, member.bad_limit),                                      \
+         .target = offsetof(settings_type, member.max_corrupt),                                    \
          .initial = "0.01",                                                                        \
          .least = 0,                                                                               \
          .most = 1,                                                                                \

@@ -17,7 +17,7 @@ const char *zonal__split_name(zonal__split split) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The pictures sorted by class, ascending within a class: those of class c are
+/* The images sorted by class, ascending within a class: those of class c are
  * member[begin[c]] ... member[begin[c + 1] - 1]. */
 typedef struct grouping {
     int64_t *begin;  /* [classes + 2]; the last serves the sorting only */
@@ -39,7 +39,7 @@ static zonal_status grouping_init(int64_t n, const int32_t *labels, int classes,
         if (label < 0 || label >= classes)
             return ZONAL_FAIL(
                 ZONAL_ARGUMENT,
-                "picture %lld has label %d, which is not one of the %d classes to split",
+                "image %lld has label %d, which is not one of the %d classes to split",
                 (long long)i, (int)label, classes);
         group->begin[label + 2]++;
     }
@@ -62,7 +62,7 @@ static void shuffle(uint64_t seed, int class_number, int64_t n, int64_t *member)
     }
 }
 
-/* The part of n shuffled pictures, first to end, that a split takes. */
+/* The part of n shuffled images, first to end, that a split takes. */
 static void cut(int64_t n, zonal__split split, double val_share, double test_share, int64_t *first,
                 int64_t *end) {
     int64_t val = llround(val_share * (double)n), test = llround(test_share * (double)n);
@@ -200,7 +200,7 @@ zonal_status zonal__split_keep(zonal__source *source, const zonal__source_option
     if (status == ZONAL_OK && kept == 0 && !options->strict_split)
         status =
             ZONAL_FAIL(ZONAL_ARGUMENT,
-                       "%s has no picture for the %s split: it has %lld in all; choose other "
+                       "%s has no image for the %s split: it has %lld in all; choose other "
                        "shares or another split",
                        source->path, zonal__split_name(options->split), (long long)source->count);
     if (status == ZONAL_OK) status = zonal__source_select(source, kept, keep);

@@ -20,9 +20,9 @@
 
 #include "data/source.h"
 
-/* Keeps the pictures of options->split and forgets the others. With own_test the source's test
- * pictures lie elsewhere: nothing is set aside for a test, and the split must not be TEST. Fails
- * with ZONAL_ARGUMENT when no picture is left, unless options->strict_split. */
+/* Keeps the images of options->split and forgets the others. With own_test the source's test
+ * images lie elsewhere: nothing is set aside for a test, and the split must not be TEST. Fails
+ * with ZONAL_ARGUMENT when no image is left, unless options->strict_split. */
 zonal_status zonal__split_keep(zonal__source *source, const zonal__source_options *options,
                                int own_test);
 

@@ -78,7 +78,7 @@ static zonal_status filter_create(zonal__texture_maker *maker) {
 }
 
 /* Summed tap by tap, not by a Fourier transform: there the rounding errors of one huge draw would
- * cover the whole picture. */
+ * cover the whole image. */
 static void make_filtered(zonal__texture_maker *maker, uint64_t number) {
     zonal__random random = draws(&maker->spec, 0);
     int size = maker->spec.size, side = maker->side;
@@ -194,13 +194,13 @@ static void saturate(zonal__texture_maker *maker, uint8_t *pixels) {
 
 typedef struct lattice {
     double across, down; /* pixels a cell */
-    int columns, rows;   /* corners that the picture touches */
+    int columns, rows;   /* corners that the image touches */
 } lattice;
 
 static lattice lattice_of(const zonal__texture_spec *spec, int octave) {
     double cell = ldexp(spec->period, -octave);
     lattice grid = {.across = cell * spec->stretch, .down = cell};
-    /* The picture begins anywhere in the first cell. */
+    /* The image begins anywhere in the first cell. */
     grid.columns = (int)(spec->size / grid.across) + 3;
     grid.rows = (int)(spec->size / grid.down) + 3;
     return grid;

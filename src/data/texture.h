@@ -1,6 +1,6 @@
 /*
  * Four families of procedural textures, grey, for learning to tell one texture from its likes. The
- * paper has "heavy-tailed noise, Brownian motion, Perlin noise" and pictures of them; the numbers
+ * paper has "heavy-tailed noise, Brownian motion, Perlin noise" and images of them; the numbers
  * below are ours.
  *
  *   cloud   Brownian motion on the plane, blurred: soft grey with large structure. Fourier
@@ -23,7 +23,7 @@
  * spec.seed, stream ZONAL__STREAM_TEXTURE, the family and its use as step, and the number as
  * sample. It does not depend on threads, on order or on what was made before.
  *
- * None is periodic: disk, flake and wood are made of noise that reaches beyond the picture on all
+ * None is periodic: disk, flake and wood are made of noise that reaches beyond the image on all
  * sides, and a cloud is cut from a periodic one at least a quarter larger. A repeated edge would be
  * a mark by which views could be recognised without looking at the texture.
  */
@@ -48,7 +48,8 @@ typedef struct zonal__texture_spec {
     uint64_t seed;     /* default 0 */
     double saturation; /* cloud, disk, flake: 0 to 0.5; default 0.01 */
 
-    double alpha;  /* disk, flake: index of the noise's stable law, 0.5 to 2; default 1: Cauchy's */
+    double alpha;  /* disk, flake: index of the noise's stable distribution, 0.5 to 2; default 1:
+                      Cauchy's */
     double radius; /* disk: its radius, default 5; flake: length of an arm, default 12; 0.5 to 64 */
     int arms;      /* flake: 3 to 16; default 6 */
     double arm_width; /* flake: of an arm where it begins, narrowing to 0; 0.5 to 64; default 5 */
@@ -83,7 +84,7 @@ zonal_status zonal__texture_parse(const char *text, zonal__texture_spec *spec);
 zonal_status zonal__texture_check(const zonal__texture_spec *spec);
 
 /* The splits are made of different numbers, so that under one seed no texture is in two of them:
- * picture i of train is number i, of val 2^40 + i, of test 2^41 + i. ALL is the 10,000 of train,
+ * image i of train is number i, of val 2^40 + i, of test 2^41 + i. ALL is the 10,000 of train,
  * then the 500 of val, then those of test. */
 enum {
     ZONAL__TEXTURE_TRAIN_COUNT = 10000,

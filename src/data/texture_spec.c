@@ -67,7 +67,7 @@ int64_t zonal__texture_number(zonal__split split, int64_t i) {
     return i < ZONAL__TEXTURE_VAL_COUNT ? val + i : test + i - ZONAL__TEXTURE_VAL_COUNT;
 }
 
-/* Cells below a pixel would be white noise, at the price of a lattice larger than the picture. */
+/* Cells below a pixel would be white noise, at the price of a lattice larger than the image. */
 static zonal_status check_cells(const zonal__texture_spec *spec) {
     double cell = ldexp(spec->period * (spec->stretch < 1 ? spec->stretch : 1), 1 - spec->octaves);
     if (spec->family == ZONAL__TEXTURE_WOOD && cell < 1)

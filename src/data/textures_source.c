@@ -3,7 +3,7 @@
  *
  * A maker belongs to one thread at a time, so the source keeps those that are idle on a list. A
  * reader takes one, or makes another when all are at work; there are never more than readers at the
- * same time, and after the first few pictures nothing is allocated.
+ * same time, and after the first few images nothing is allocated.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -49,14 +49,14 @@ static zonal_status worker_create(const zonal__texture_spec *spec, worker **out)
     return status;
 }
 
-static void give_back(textures *t, worker *w) {
+static void release(textures *t, worker *w) {
     pthread_mutex_lock(&t->lock);
     w->next = t->idle;
     t->idle = w;
     pthread_mutex_unlock(&t->lock);
 }
 
-static zonal_status take(textures *t, worker **out) {
+static zonal_status acquire(textures *t, worker **out) {
     pthread_mutex_lock(&t->lock);
     *out = t->idle;
     if (*out) t->idle = (*out)->next;
@@ -69,14 +69,14 @@ static zonal_status textures_read(zonal__source *source, int64_t index, zonal__i
     int64_t number = zonal__texture_number(t->split, index);
     worker *w;
     zonal_status status;
-    ZONAL_TRY(take(t, &w));
+    ZONAL_TRY(acquire(t, &w));
     if (source->channels == 1) {
         status = zonal__texture_make(w->maker, number, out);
     } else {
         status = zonal__texture_make(w->maker, number, &w->grey);
         if (status == ZONAL_OK) status = zonal__image_convert(&w->grey, source->channels, out);
     }
-    give_back(t, w);
+    release(t, w);
     return status;
 }
 
@@ -148,7 +148,7 @@ zonal_status zonal__source_textures(const zonal__source_options *options, zonal_
     t->split = options->split;
     ZONAL_TRY_GOTO(status, failed, zonal__source_init(&t->source, &textures_table, options));
     ZONAL_TRY_GOTO(status, failed, worker_create(&spec, &first));
-    give_back(t, first);
+    release(t, first);
     t->source.count = options->texture_count ? options->texture_count : usual_count(t->split);
     t->source.width = t->source.height = spec.size;
     t->source.channels = options->channels == 3 ? 3 : 1;

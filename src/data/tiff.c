@@ -1,5 +1,5 @@
 /*
- * TIFF by libtiff: the first picture of a file, whatever its compression and colours, brought to 8
+ * TIFF by libtiff: the first image of a file, whatever its compression and colours, brought to 8
  * bits by libtiff's own conversion. Alpha is dropped. The orientation is applied by codec.c.
  */
 #include <string.h>
@@ -136,7 +136,7 @@ static zonal_status decode(TIFF *tiff, const zonal__encoded *in, const reader *r
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is a TIFF of more than %d pixels; make it smaller",
                           in->name, MOST_PIXELS);
     ZONAL_TRY(zonal__image_shape(image, width, height, channels));
-    ZONAL_TRY(ZONAL_NEW(&raster, (int64_t)width * height, "a TIFF picture"));
+    ZONAL_TRY(ZONAL_NEW(&raster, (int64_t)width * height, "a TIFF image"));
     status = get_raster(tiff, in, r, raster);
     for (size_t i = 0; status == ZONAL_OK && i < (size_t)width * (size_t)height; i++)
         for (int c = 0; c < channels; c++)
@@ -160,7 +160,7 @@ zonal_status zonal__tiff_decode(const zonal__encoded *in, zonal__image *image) {
 zonal_status zonal__tiff_decode(const zonal__encoded *in, zonal__image *image) {
     (void)image;
     return ZONAL_FAIL(ZONAL_UNSUPPORTED, "%s is a TIFF: %s", in->name,
-                      zonal__picture_unread(ZONAL__PICTURE_TIFF));
+                      zonal__image_unread(ZONAL__IMAGE_TIFF));
 }
 
 #endif

@@ -36,7 +36,7 @@ typedef struct ancestor {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static const char NAMES[] = "the names of the pictures";
+static const char NAMES[] = "the names of the images";
 
 zonal_status zonal__names_add(zonal__names *names, const char *text) {
     ZONAL_TRY(ZONAL_GROW(&names->at, names->count + 1, &names->room, NAMES));
@@ -94,7 +94,7 @@ zonal_status zonal__tree_copy(zonal__tree *tree, const char *first, const char *
 }
 
 void zonal__tree_fini(zonal__tree *tree) {
-    zonal__free(tree->pictures);
+    zonal__free(tree->images);
     zonal__names_fini(&tree->folders);
     zonal__names_fini(&tree->files);
     zonal__names_fini(&tree->problems);
@@ -133,7 +133,7 @@ static zonal_status cannot_read(const char *path, int error) {
 /* A link that leads nowhere matters if it was to be an image or, having no ending, a folder. */
 static zonal_status leads_nowhere(zonal__tree *tree, const char *path, const char *name,
                                   int error) {
-    if (!zonal__picture_named(name) && strchr(name, '.')) return ZONAL_OK;
+    if (!zonal__image_named(name) && strchr(name, '.')) return ZONAL_OK;
     return zonal__tree_problem(tree, "the link %s/%s leads nowhere: %s; remove or mend it", path,
                                name, strerror(error));
 }
@@ -160,13 +160,13 @@ static zonal_status find_type(zonal__tree *tree, DIR *dir, const char *path,
 static zonal_status take_entry(zonal__tree *tree, DIR *dir, const char *path,
                                const struct dirent *entry, zonal__names *folders) {
     const char *name;
-    zonal__picture_kind kind;
+    zonal__image_kind kind;
     int type;
     if (entry->d_name[0] == '.') return ZONAL_OK;
     ZONAL_TRY(find_type(tree, dir, path, entry, &type));
-    kind = type == DT_REG ? zonal__picture_named(entry->d_name) : ZONAL__PICTURE_NONE;
-    if (type != DT_DIR && kind == ZONAL__PICTURE_NONE) return ZONAL_OK;
-    if (type != DT_DIR && zonal__picture_unread(kind)) {
+    kind = type == DT_REG ? zonal__image_named(entry->d_name) : ZONAL__IMAGE_NONE;
+    if (type != DT_DIR && kind == ZONAL__IMAGE_NONE) return ZONAL_OK;
+    if (type != DT_DIR && zonal__image_unread(kind)) {
         tree->unread_here[kind]++;
         return ZONAL_OK;
     }
@@ -197,9 +197,9 @@ static zonal_status list(zonal__tree *tree, const char *path, zonal__names *fold
 }
 
 zonal_status zonal__tree_folders(zonal__tree *tree, const char *path, zonal__names *folders,
-                                 int64_t *pictures) {
+                                 int64_t *images) {
     ZONAL_TRY(list(tree, path, folders));
-    *pictures = tree->files.count;
+    *images = tree->files.count;
     return ZONAL_OK;
 }
 
@@ -231,13 +231,13 @@ static zonal_status count_links(zonal__tree *tree, const char *path, ancestor *h
 }
 
 static zonal_status keep_files(zonal__tree *tree, const char *path) {
-    for (int k = 0; k < ZONAL__PICTURE_KINDS; k++) tree->unread[k] += tree->unread_here[k];
+    for (int k = 0; k < ZONAL__IMAGE_KINDS; k++) tree->unread[k] += tree->unread_here[k];
     if (tree->files.count == 0) return ZONAL_OK;
     ZONAL_TRY(zonal__names_add(&tree->folders, path));
     for (int64_t i = 0; i < tree->files.count; i++) {
-        ZONAL_TRY(ZONAL_GROW(&tree->pictures, tree->count, &tree->room, NAMES));
-        tree->pictures[tree->count++] =
-            (zonal__tree_picture){tree->files.at[i], (int32_t)(tree->folders.count - 1)};
+        ZONAL_TRY(ZONAL_GROW(&tree->images, tree->count, &tree->room, NAMES));
+        tree->images[tree->count++] =
+            (zonal__tree_image){tree->files.at[i], (int32_t)(tree->folders.count - 1)};
     }
     return ZONAL_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * WebP by libwebp. Of an animation the first frame is read, which must fill the whole picture;
+ * WebP by libwebp. Of an animation the first frame is read, which must fill the whole image;
  * alpha is dropped.
  */
 #include <string.h>
@@ -18,7 +18,7 @@ static uint32_t little(const uint8_t *at, int bytes) {
     return value;
 }
 
-/* The first frame of an animation as a picture of its own; the whole file where it has none. */
+/* The first frame of an animation as an image of its own; the whole file where it has none. */
 static zonal__encoded first_frame(const zonal__encoded *in) {
     zonal__encoded frame = *in;
     size_t at = FILE_HEAD;
@@ -73,7 +73,7 @@ zonal_status zonal__webp_decode(const zonal__encoded *in, zonal__image *image) {
 zonal_status zonal__webp_decode(const zonal__encoded *in, zonal__image *image) {
     (void)image;
     return ZONAL_FAIL(ZONAL_UNSUPPORTED, "%s is a WebP: %s", in->name,
-                      zonal__picture_unread(ZONAL__PICTURE_WEBP));
+                      zonal__image_unread(ZONAL__IMAGE_WEBP));
 }
 
 #endif

@@ -32,19 +32,19 @@ static zonal_status make_loader(extraction *e) {
                                            .group = {{.views = o->views,
                                                       .width = o->width,
                                                       .height = o->height,
-                                                      .laws = o->laws}},
+                                                      .augmentations = o->augmentations}},
                                            .channels = e->model->spec.channels,
-                                           .largest_side = o->largest_side,
+                                           .max_side = o->max_side,
                                            .dtype = e->model->spec.dtype,
                                            .seed = o->seed,
                                            .in_order = o->epochs == 0,
                                            .workers = o->threads},
-                                /* Once through, no picture is needed twice. */
+                                /* Once through, no image is needed twice. */
                                 .device = e->model->device,
-                                .residence =
-                                    o->epochs ? ZONAL__RESIDENCE_AUTO : ZONAL__RESIDENCE_STREAMED};
+                                .data_location =
+                                    o->epochs ? ZONAL__DATA_AUTO : ZONAL__DATA_ON_HOST};
     memcpy(feed.loader.mean, o->mean, sizeof o->mean);
-    memcpy(feed.loader.deviation, o->deviation, sizeof o->deviation);
+    memcpy(feed.loader.std, o->std, sizeof o->std);
     return zonal__device_is_host(e->model->device) ? zonal__loader_create(&feed.loader, &e->loader)
                                                    : zonal__feed_create(&feed, &e->feed);
 }
@@ -95,7 +95,7 @@ static zonal_status check_rows(const extraction *e, const int64_t *samples, int6
         if (!isfinite(rows[i]))
             return ZONAL_FAIL(
                 ZONAL_NUMERIC,
-                "the network's output is %g for picture %" PRId64 " of %s, among its %s; "
+                "the network's output is %g for image %" PRId64 " of %s, among its %s; "
                 "has its training gone wrong?",
                 (double)rows[i], samples[i / dim % count], e->options.source->path, what);
     return ZONAL_OK;

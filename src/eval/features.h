@@ -1,14 +1,14 @@
 /*
- * Features: a model's output for the pictures of a source, as rows of floats in the source's
- * order. Norms use their running statistics, so a picture's row does not depend on the others.
+ * Features: a model's output for the images of a source, as rows of floats in the source's
+ * order. Batch norms use their running statistics, so an image's row does not depend on the others.
  *
- *     zonal__features_options options = {.source = source, .views = 1, .laws = &law,
+ *     zonal__features_options options = {.source = source, .views = 1, .augmentations = &crop,
  *                                        .width = 224, .height = 224};
  *     ZONAL_TRY(zonal__features_extract(model, &options, features, NULL));        all of them
  *     ZONAL_TRY(zonal__features_stream(model, &options, take, context));          batch by batch
  *
- * The pictures are read and made into views by worker threads while the network computes, on the
- * device on which the model lies. A corrupt picture is replaced as in training (data/source.h).
+ * The images are read and made into views by worker threads while the network computes, on the
+ * device on which the model lies. A corrupt image is replaced as in training (data/source.h).
  */
 #ifndef ZONAL_EVAL_FEATURES_H
 #define ZONAL_EVAL_FEATURES_H
@@ -18,20 +18,20 @@
 
 typedef struct zonal__features_options {
     zonal__source *source; /* not owned */
-    int views;             /* of each picture */
+    int views;             /* of each image */
     /* [views]: a crop of the centre, or the augmentation of training. */
-    const zonal__view_law *laws;
-    int width, height;           /* of the views */
-    int largest_side;            /* of the images, as in zonal__loader_options */
-    float mean[3], deviation[3]; /* as in zonal__loader_options */
-    uint64_t seed;               /* of the views' draws and, in epochs, of the order */
-    /* 0: every picture once, in the source's order. Else the source is gone through so many times
+    const zonal__augmentation *augmentations;
+    int width, height;     /* of the views */
+    int max_side;          /* of the images, as in zonal__loader_options */
+    float mean[3], std[3]; /* as in zonal__loader_options */
+    uint64_t seed;         /* of the views' draws and, in epochs, of the order */
+    /* 0: every image once, in the source's order. Else the source is gone through so many times
      * as in training: shuffled, with other views each time, without what is left over at the end
      * of an epoch. For zonal__features_stream alone. */
     int64_t epochs;
-    int64_t batch; /* pictures at a time; 0: 128; never more than there are */
+    int64_t batch; /* images at a time; 0: 128; never more than there are */
     int threads;   /* host; 0: all there are */
-    /* Called after each batch with how many pictures are done; a non-zero return stops with
+    /* Called after each batch with how many images are done; a non-zero return stops with
      * ZONAL_CANCELLED. NULL: not called. */
     int (*progress)(void *context, int64_t done);
     void *progress_context;
@@ -39,7 +39,7 @@ typedef struct zonal__features_options {
 
 /* The arrays are valid during the call. */
 typedef struct zonal__features_batch {
-    int64_t first, count;     /* how many pictures came before it, and how many it has */
+    int64_t first, count;     /* how many images came before it, and how many it has */
     const int64_t *samples;   /* [count]: which images of the source they are, replacements too */
     const int32_t *labels;    /* [count]; NULL: unlabelled */
     const float *features;    /* [views][count][feature_dim] */
@@ -47,8 +47,8 @@ typedef struct zonal__features_batch {
                                  not normalised; without a projector the features */
 } zonal__features_batch;
 
-/* Hands all pictures to "take", batch by batch; its failure ends the work and is returned.
- * ZONAL_NUMERIC for a picture whose features are not finite. */
+/* Hands all images to "take", batch by batch; its failure ends the work and is returned.
+ * ZONAL_NUMERIC for an image whose features are not finite. */
 zonal_status zonal__features_stream(zonal__model *model, const zonal__features_options *options,
                                     zonal_status (*take)(void *context,
                                                          const zonal__features_batch *batch),

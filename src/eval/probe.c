@@ -112,7 +112,7 @@ static void gather(session *s, const zonal__labelled *train, const int64_t *orde
     }
 }
 
-static zonal_status take_memory(session *s) {
+static zonal_status allocate(session *s) {
     int64_t dim = s->options->dim;
     ZONAL_TRY(ZONAL_NEW(&s->x, s->rows * dim, "the training set"));
     ZONAL_TRY(ZONAL_NEW(&s->labels, s->rows, "the training set"));
@@ -138,7 +138,7 @@ static zonal_status init(const zonal__probe_options *options, const zonal__label
     s->l2_count = options->l2_count ? options->l2_count : (int)(sizeof usual_l2 / sizeof *usual_l2);
     s->fits = s->l2_count == 1 ? 1 : s->l2_count + 1;
     ZONAL_TRY(s->table->create(&spec, &s->softmax));
-    ZONAL_TRY(take_memory(s));
+    ZONAL_TRY(allocate(s));
     ZONAL_TRY(ZONAL_NEW(&order, train->count, "the training set"));
     status = choose_order(s, train, order);
     if (status == ZONAL_OK) {

@@ -25,7 +25,7 @@ void zonal__probe_sgd_destroy(zonal__probe_sgd *sgd) {
     zonal__free(sgd);
 }
 
-static zonal_status take_memory(zonal__probe_sgd *sgd) {
+static zonal_status allocate(zonal__probe_sgd *sgd) {
     zonal__softmax_spec spec = {
         .dim = sgd->options.dim, .classes = sgd->options.classes, .threads = sgd->options.threads};
     ZONAL_TRY(sgd->table->create(&spec, &sgd->softmax));
@@ -55,7 +55,7 @@ zonal_status zonal__probe_sgd_create(const zonal__probe_sgd_options *options,
     if (options->momentum == 0) sgd->options.momentum = .9;
     sgd->schedule = schedule;
     sgd->table = zonal__training_cpu()->softmax;
-    ZONAL_TRY_GOTO(status, failed, take_memory(sgd));
+    ZONAL_TRY_GOTO(status, failed, allocate(sgd));
     *out = sgd;
     return ZONAL_OK;
 failed:

@@ -1,4 +1,4 @@
-/* Scores of classifications, and meters: scores.h. */
+/* Scores of classifications, and diagnostics: scores.h. */
 #include "eval/scores.h"
 
 #include <math.h>
@@ -52,15 +52,15 @@ double zonal__scores_class_accuracy(const zonal__scores *scores, int c) {
     return all ? (double)row[c] / (double)all : NAN;
 }
 
-void zonal__scores_spread(int64_t n, const double *value, double *mean, double *deviation) {
+void zonal__scores_spread(int64_t n, const double *value, double *mean, double *std) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += value[i];
     *mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++) squares += (value[i] - *mean) * (value[i] - *mean);
-    *deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : NAN;
+    *std = n > 1 ? sqrt(squares / (double)(n - 1)) : NAN;
 }
 
-/* ---- meters ---------------------------------------------------------------------------------- */
+/* ---- diagnostics ----------------------------------------------------------------------------- */
 
 /* exp(-2 |x - y|^2) = exp(4 (c - 1)) as a function of the cosine, and its derivative. */
 static long double gauss(const void *context, long double c) {
@@ -68,7 +68,7 @@ static long double gauss(const void *context, long double c) {
     return expl(4 * (c - 1));
 }
 
-static long double gauss_slope(const void *context, long double c) {
+static long double gauss_derivative(const void *context, long double c) {
     return 4 * gauss(context, c);
 }
 
@@ -90,7 +90,7 @@ static zonal_status run_once(zonal__operation kind, const zonal__problem *proble
 
 /* The survey also gives every row's nearest neighbour, for which there must be room. */
 static zonal_status measure_uniformity(const zonal__problem *rows, const float *x, double *out) {
-    zonal__pair_function psi = {.value = gauss, .slope = gauss_slope};
+    zonal__pair_function psi = {.value = gauss, .derivative = gauss_derivative};
     zonal__problem problem = *rows;
     zonal__fit *fit = NULL;
     double *value = NULL, n = (double)rows->rows;
@@ -124,20 +124,22 @@ static zonal_status measure_alignment(const zonal__problem *rows, const float *x
     return status;
 }
 
-zonal_status zonal__meters_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
-                               const float *x, const float *other, zonal__meters *meters) {
+zonal_status zonal__diagnostics_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
+                                    const float *x, const float *other,
+                                    zonal__diagnostics *diagnostics) {
     zonal_uniformity_options fp32 = *options;
     zonal__problem problem = {.rows = n,
                               .dim = d,
                               .precision = ZONAL_PRECISION_FP32,
                               .unit_rows = options->unit_rows,
                               .threads = zonal__thread_count(options->threads)};
-    memset(meters, 0, sizeof *meters);
-    meters->report.size = sizeof meters->report;
-    meters->alignment = meters->uniformity = NAN;
+    memset(diagnostics, 0, sizeof *diagnostics);
+    diagnostics->report.size = sizeof diagnostics->report;
+    diagnostics->alignment = diagnostics->uniformity = NAN;
     fp32.precision = ZONAL_PRECISION_FP32;
-    ZONAL_TRY(zonal_uniformity_run(&fp32, n, d, x, &meters->report));
-    if (!meters->report.skipped[0]) ZONAL_TRY(measure_uniformity(&problem, x, &meters->uniformity));
-    if (other) ZONAL_TRY(measure_alignment(&problem, x, other, &meters->alignment));
+    ZONAL_TRY(zonal_uniformity_run(&fp32, n, d, x, &diagnostics->report));
+    if (!diagnostics->report.skipped[0])
+        ZONAL_TRY(measure_uniformity(&problem, x, &diagnostics->uniformity));
+    if (other) ZONAL_TRY(measure_alignment(&problem, x, other, &diagnostics->alignment));
     return ZONAL_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * How good a classification is: accuracy, top 5, accuracy by class and the confusion matrix; what
- * several runs say together; and the meters of embeddings.
+ * several runs say together; and the diagnostics of embeddings.
  */
 #ifndef ZONAL_EVAL_SCORES_H
 #define ZONAL_EVAL_SCORES_H
@@ -30,20 +30,21 @@ double zonal__scores_top5(const zonal__scores *scores);
 double zonal__scores_class_accuracy(const zonal__scores *scores, int c);
 
 /* The mean of n numbers and their sample standard deviation (divided by n - 1; NaN for n = 1). */
-void zonal__scores_spread(int64_t n, const double *value, double *mean, double *deviation);
+void zonal__scores_spread(int64_t n, const double *value, double *mean, double *std);
 
-/* Meters of embeddings x [n][d], rows of any length. "other" [n][d] are the embeddings of a second
- * view of the same samples, or NULL. */
-typedef struct zonal__meters {
+/* Diagnostics of embeddings x [n][d], rows of any length. "other" [n][d] are the embeddings of a
+ * second view of the same samples, or NULL. */
+typedef struct zonal__diagnostics {
     double alignment;  /* mean |x_i - other_i|^2 of unit rows; NaN without a second view */
     double uniformity; /* log of the mean over i != j of exp(-2 |x_i - x_j|^2); NaN if skipped */
     zonal_uniformity_report report; /* RankMe (effective_rank), degrees, p-values: zonal test */
-} zonal__meters;
+} zonal__diagnostics;
 
 /* options: as for zonal_uniformity_run; the precision is always fp32. Beyond pair_limit rows what
  * needs all pairs is skipped. (Wang and Isola, "Understanding contrastive representation learning
  * through alignment and uniformity on the hypersphere", 2020, with their alpha = 2 and t = 2.) */
-zonal_status zonal__meters_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
-                               const float *x, const float *other, zonal__meters *meters);
+zonal_status zonal__diagnostics_run(const zonal_uniformity_options *options, int64_t n, int64_t d,
+                                    const float *x, const float *other,
+                                    zonal__diagnostics *diagnostics);
 
 #endif

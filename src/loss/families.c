@@ -15,7 +15,8 @@
 
 enum {
     MAX_BAND = 64,
-    CHORDAL_DEGREES = 4000 /* its spectrum falls like a power: cut here, the law adds the rest */
+    CHORDAL_DEGREES =
+        4000 /* its spectrum falls like a power: cut here, the distribution adds the rest */
 };
 
 /* ---- heat: w_l = exp(-t L_l) ------------------------------------------------------------------
@@ -228,7 +229,7 @@ const zonal__family zonal__families[ZONAL__FAMILIES] = {
                               .log = poisson_log},
     [ZONAL_FAMILY_CHORDAL] = {.name = "chordal",
                               .method = {"mmd-chordal"},
-                              .endless_slope = 1,
+                              .infinite_derivative = 1,
                               .build = chordal_build,
                               .derivative = chordal_derivative,
                               .deficit = chordal_deficit},

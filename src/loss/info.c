@@ -26,7 +26,7 @@ typedef struct property {
 static const property of_plans[] = {
     {"bias", NUMBER, OF_PLAN(bias), NULL},
     {"norm", NUMBER, OF_PLAN(norm), NULL},
-    {"slope", NUMBER, OF_PLAN(slope), NULL},
+    {"derivative", NUMBER, OF_PLAN(derivative), NULL},
     {"anisotropy", NUMBER, OF_PLAN(anisotropy), NULL},
     {"fit-error", NUMBER, OF_PLAN(fit_error), NULL},
     {"scratch-bytes", BYTES, OF_PLAN(scratch_bytes), NULL},

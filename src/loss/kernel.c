@@ -143,21 +143,21 @@ long double zonal__kernel_centred(const zonal_kernel *kernel, long double c) {
 
 zonal_status zonal_kernel_constants_get(const zonal_kernel *kernel, zonal_kernel_constants *out) {
     zonal_kernel_constants full = ZONAL_KERNEL_CONSTANTS_INIT;
-    long double area, slope;
+    long double area, derivative;
     ZONAL_NEED(out, "constants");
     ZONAL_TRY(zonal__sized_write(CONSTANTS_SIZED, &full, out));
     ZONAL_NEED(kernel, "kernel");
     area = zonal__log_sphere_area(kernel->dim);
-    slope = zonal__kernel_derivative(kernel, 1, 1);
+    derivative = zonal__kernel_derivative(kernel, 1, 1);
     full = (zonal_kernel_constants){
         .bias = (double)expl(kernel->log_a0),
         .log_bias = (double)kernel->log_a0,
         .mmd_norm = (double)kernel->one_minus_a0,
-        .ksd_norm = (double)((long double)(kernel->dim - 1) / 2 * slope),
+        .ksd_norm = (double)((long double)(kernel->dim - 1) / 2 * derivative),
         .kl_norm = (double)fmaxl(-area, -kernel->log_a0),
         .kl_norm_paper = (double)-area,
         .log_area = (double)area,
-        .slope = (double)slope,
+        .derivative = (double)derivative,
         .curvature = (double)zonal__kernel_derivative(kernel, 2, 1),
         .degrees = kernel->degrees,
         .nodes = kernel->nodes,

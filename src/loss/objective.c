@@ -45,9 +45,9 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
 /* Near collapse L_inv = K t2 and D = 1 - psi'(1)(s2 + t2), with t2 the variance between the views
  * of a sample and s2 the one between samples; a direction grows when gain lambda psi'(1) exceeds
  * (1-lambda) K. */
-static double collapse_threshold(double lambda, double slope, double k) {
-    if (!(slope > 0) || !(lambda > 0) || !isfinite(slope)) return 0;
-    return (1 - lambda) * k / (lambda * slope);
+static double collapse_threshold(double lambda, double derivative, double k) {
+    if (!(derivative > 0) || !(lambda > 0) || !isfinite(derivative)) return 0;
+    return (1 - lambda) * k / (lambda * derivative);
 }
 
 /* S times the gain: zonal/loss.h has the derivation. 0: not known. */
@@ -108,7 +108,7 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
                                    .k = 1 + (v - 2 * g) / (g * v),
                                    .anisotropy = scale * loss.anisotropy,
                                    .plan = loss};
-    info->threshold = collapse_threshold(options->lambda, scale * loss.slope, info->k);
+    info->threshold = collapse_threshold(options->lambda, scale * loss.derivative, info->k);
     unit_selectivity = selectivity_of_unit_gain(options->lambda, info, dim);
     ZONAL_TRY(choose_gain(options, batch, unit_selectivity, info));
     info->margin = info->threshold > 0 ? info->gain / info->threshold : 0;

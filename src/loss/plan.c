@@ -192,7 +192,7 @@ static zonal_status build_pairs(zonal_plan *plan) {
     plan->info.norm = plan->profile.norm;
     plan->info.bias =
         options->discrepancy == ZONAL_DISCREPANCY_MMD ? (double)expl(plan->kernel->log_a0) : 0;
-    plan->info.slope = plan->profile.slope;
+    plan->info.derivative = plan->profile.derivative;
     plan->info.anisotropy =
         zonal__profile_share(plan->kernel, options->discrepancy, 2) * degree2_scale(plan);
     if (options->estimator == ZONAL_ESTIMATOR_U) {
@@ -250,7 +250,7 @@ static zonal_status build_kl(zonal_plan *plan) {
     }
     plan->info.norm = norm;
     plan->info.bias = -norm;
-    plan->info.slope = constants.slope / norm;
+    plan->info.derivative = constants.derivative / norm;
     plan->info.anisotropy = kl_degree2(plan->kernel) * degree2_scale(plan) / norm;
     plan->info.fit_error = log_phi->error;
     plan->problem.offset = 1;
@@ -274,7 +274,7 @@ static zonal_status build_sliced(zonal_plan *plan) {
     ZONAL_TRY(zonal__sliced_init(options->discrepancy, &options->sliced, sliced_scale(plan),
                                  plan->dim, &plan->tables));
     plan->info.norm = plan->tables.divisor;
-    plan->info.slope = plan->tables.slope;
+    plan->info.derivative = plan->tables.derivative;
     plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
     plan->problem.factor =
         (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
@@ -414,9 +414,9 @@ zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, 
     ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
     if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
-    if (gradient && plan->kernel && plan->kernel->family->endless_slope)
+    if (gradient && plan->kernel && plan->kernel->family->infinite_derivative)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the %s kernel has an infinite slope at c = 1 and so no gradient; "
+                          "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
                           "it is for tests of uniformity: train with mmd-heat or mmd-band",
                           plan->kernel->family->name);
     return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);

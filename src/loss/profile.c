@@ -8,20 +8,22 @@
 enum { MAX_TERMS = 4096 };
 
 /* A fit for double plans is as good as its coefficients can be rounded. For other plans D may be
- * off by 2e-11, and every term saved is time saved; but where a narrow kernel's slope at typical
- * cosines is far below the one at c = 1, the fit must be that much better for the gradient's sake.
+ * off by 2e-11, and every term saved is time saved; but where a narrow kernel's derivative at
+ * typical cosines is far below the one at c = 1, the fit must be that much better for the
+ * gradient's sake.
  */
-static double fit_tolerance(zonal_precision precision, double typical_slope, double slope) {
+static double fit_tolerance(zonal_precision precision, double typical_derivative,
+                            double derivative) {
     const double best = 1e-19; /* the noise of long double samples; a few terms more cost nothing */
     if (precision == ZONAL_PRECISION_DOUBLE) return best;
-    return fmax(best, 1e-12 * fmin(1, fabs(typical_slope / slope)));
+    return fmax(best, 1e-12 * fmin(1, fabs(typical_derivative / derivative)));
 }
 
 static long double mmd_value(const void *context, long double c) {
     return zonal__kernel_centred(context, c);
 }
 
-static long double mmd_slope(const void *context, long double c) {
+static long double mmd_derivative(const void *context, long double c) {
     const zonal_kernel *kernel = context;
     return zonal__kernel_derivative(kernel, 1, c) / kernel->one_minus_a0;
 }
@@ -35,7 +37,7 @@ static long double ksd_value(const void *context, long double c) {
            (e * zonal__kernel_derivative(kernel, 1, 1));
 }
 
-static long double ksd_slope(const void *context, long double c) {
+static long double ksd_derivative(const void *context, long double c) {
     const zonal_kernel *kernel = context;
     long double e = (long double)(kernel->dim - 1);
     return ((c * c - 1) * zonal__kernel_derivative(kernel, 3, c) +
@@ -57,21 +59,23 @@ zonal_status zonal__profile_init(const zonal_kernel *kernel, zonal_discrepancy d
     *profile = (zonal__profile){0};
     profile->psi.context = kernel;
     profile->psi.value = discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_value : ksd_value;
-    profile->psi.slope = discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_slope : ksd_slope;
+    profile->psi.derivative =
+        discrepancy == ZONAL_DISCREPANCY_MMD ? mmd_derivative : ksd_derivative;
     profile->norm = discrepancy == ZONAL_DISCREPANCY_MMD ? constants.mmd_norm : constants.ksd_norm;
-    if (kernel->family->endless_slope) {
+    if (kernel->family->infinite_derivative) {
         if (discrepancy != ZONAL_DISCREPANCY_MMD)
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "the %s kernel has no finite slope at c = 1, so there is no KSD with "
-                              "it; use mmd-%s",
-                              kernel->family->name, kernel->family->name);
+            return ZONAL_FAIL(
+                ZONAL_ARGUMENT,
+                "the %s kernel has no finite derivative at c = 1, so there is no KSD with "
+                "it; use mmd-%s",
+                kernel->family->name, kernel->family->name);
         profile->psi.chord = (double)(1 / kernel->one_minus_a0);
-        profile->slope = INFINITY;
+        profile->derivative = INFINITY;
         return ZONAL_OK;
     }
-    profile->slope = (double)profile->psi.slope(kernel, 1);
+    profile->derivative = (double)profile->psi.derivative(kernel, 1);
     double tolerance =
-        fit_tolerance(precision, (double)profile->psi.slope(kernel, 0), profile->slope);
+        fit_tolerance(precision, (double)profile->psi.derivative(kernel, 0), profile->derivative);
     ZONAL_TRY(zonal__fit_create(sample_psi, &profile->psi, -1, tolerance, fmax(2e-15, tolerance),
                                 MAX_TERMS, &profile->fit));
     profile->psi.fit = profile->fit;

@@ -10,8 +10,8 @@
 typedef struct zonal__profile {
     zonal__pair_function psi; /* what a backend needs; points into this object and the kernel */
     zonal__fit *fit;
-    double norm;  /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD) */
-    double slope; /* psi'(1) */
+    double norm;       /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD) */
+    double derivative; /* psi'(1) */
 } zonal__profile;
 
 /* Makes psi for MMD or KSD under a kernel, fitted to the precision. The kernel must outlive it, and

@@ -148,7 +148,7 @@ zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_slice
     }
     if (options->collapse_normalised) ZONAL_TRY(check_divisor(sliced, collapse, scale));
     tables->divisor = options->collapse_normalised ? collapse : 1;
-    tables->slope = susreg ? bend / tables->divisor : 0;
+    tables->derivative = susreg ? bend / tables->divisor : 0;
     return susreg ? degree2_share(tables, dim, &tables->degree2) : ZONAL_OK;
 }
 

@@ -11,8 +11,8 @@ typedef struct zonal__sliced_tables {
     double *weight, *target;
     double divisor; /* the expected value at collapse, or 1 */
     /* Of the divided statistic, in the mean over directions; 0 for SIGReg: */
-    double slope;   /* in c at c = 1, as psi'(1) is */
-    double degree2; /* its share of degree 2, as b_2 is */
+    double derivative; /* in c at c = 1, as psi'(1) is */
+    double degree2;    /* its share of degree 2, as b_2 is */
 } zonal__sliced_tables;
 
 /* scale is SUSReg's s^2 (0: d). Undo with zonal__sliced_fini, also after failure. */

@@ -76,34 +76,35 @@ static long double to_monomials(int n, const long double *a, long double *m, lon
 static zonal_status fill(zonal__fit *fit, double low, int n, const long double *a,
                          double monomial_tolerance, long double *work) {
     long double *b = work, *m = work + n, *t0 = work + 2 * n, *t1 = work + 3 * n;
-    int n_slope = n > 1 ? n - 1 : 1;
+    int n_derivative = n > 1 ? n - 1 : 1;
     fit->low = low;
     fit->middle = (1 + low) / 2;
     fit->half = (1 - low) / 2;
     fit->n_value = n;
-    fit->n_slope = n_slope;
+    fit->n_derivative = n_derivative;
     ZONAL_TRY(ZONAL_NEW(&fit->value, n, "a profile"));
-    ZONAL_TRY(ZONAL_NEW(&fit->slope, n, "a profile's slope"));
+    ZONAL_TRY(ZONAL_NEW(&fit->derivative, n, "a profile's derivative"));
     ZONAL_TRY(ZONAL_NEW(&fit->monomial, n, "a profile"));
-    ZONAL_TRY(ZONAL_NEW(&fit->monomial_slope, n, "a profile's slope"));
+    ZONAL_TRY(ZONAL_NEW(&fit->monomial_derivative, n, "a profile's derivative"));
     differentiate(n, a, b);
     for (int k = 0; k < n; k++) {
         b[k] /= (1 - (long double)low) / 2;
         fit->value[k] = (double)a[k];
-        fit->slope[k] = (double)b[k];
+        fit->derivative[k] = (double)b[k];
     }
     fit->low_value = (double)clenshaw(n, a, -1);
-    fit->low_slope = (double)clenshaw(n_slope, b, -1);
+    fit->low_derivative = (double)clenshaw(n_derivative, b, -1);
     if (n <= 60) { /* beyond, 2^k leaves nothing of a long double either */
         long double size = to_monomials(n, a, m, t0, t1);
         for (int k = 0; k < n; k++) fit->monomial[k] = (double)m[k];
-        long double slope_size = to_monomials(n_slope, b, m, t0, t1), slope_top = fabsl(b[0]);
-        for (int k = 0; k < n_slope; k++) fit->monomial_slope[k] = (double)m[k];
-        for (int k = 1; k < n_slope; k++) slope_top = fmaxl(slope_top, fabsl(b[k]));
-        /* Horner's rounding error is about this many times DBL_EPSILON; the slope's is judged
-         * against the slope's own size. */
+        long double derivative_size = to_monomials(n_derivative, b, m, t0, t1),
+                    derivative_top = fabsl(b[0]);
+        for (int k = 0; k < n_derivative; k++) fit->monomial_derivative[k] = (double)m[k];
+        for (int k = 1; k < n_derivative; k++) derivative_top = fmaxl(derivative_top, fabsl(b[k]));
+        /* Horner's rounding error is about this many times DBL_EPSILON; the derivative's is judged
+         * against the derivative's own size. */
         if (size * DBL_EPSILON <= monomial_tolerance &&
-            slope_size * DBL_EPSILON <= monomial_tolerance * fmaxl(1, slope_top))
+            derivative_size * DBL_EPSILON <= monomial_tolerance * fmaxl(1, derivative_top))
             fit->n_monomial = n;
     }
     return ZONAL_OK;
@@ -196,9 +197,9 @@ done:
 void zonal__fit_destroy(zonal__fit *fit) {
     if (!fit) return;
     zonal__free(fit->value);
-    zonal__free(fit->slope);
+    zonal__free(fit->derivative);
     zonal__free(fit->monomial);
-    zonal__free(fit->monomial_slope);
+    zonal__free(fit->monomial_derivative);
     zonal__free(fit);
 }
 
@@ -213,13 +214,13 @@ static double clenshaw_double(int n, const double *a, double u) {
 }
 
 double zonal__fit_value(const zonal__fit *fit, double c) {
-    if (c < fit->low) return fit->low_value + fit->low_slope * (c - fit->low);
+    if (c < fit->low) return fit->low_value + fit->low_derivative * (c - fit->low);
     return clenshaw_double(fit->n_value, fit->value, (c - fit->middle) / fit->half);
 }
 
-double zonal__fit_slope(const zonal__fit *fit, double c) {
-    if (c < fit->low) return fit->low_slope;
-    return clenshaw_double(fit->n_slope, fit->slope, (c - fit->middle) / fit->half);
+double zonal__fit_derivative(const zonal__fit *fit, double c) {
+    if (c < fit->low) return fit->low_derivative;
+    return clenshaw_double(fit->n_derivative, fit->derivative, (c - fit->middle) / fit->half);
 }
 
 void zonal__fit_range(const zonal__fit *fit, double *least, double *most) {

@@ -14,9 +14,10 @@ typedef struct zonal__tail {
     double upper, log_upper, lower;
 } zonal__tail;
 
-/* The law of a centred mean square: P(chi2(N)/N - 1 > excess) and its complement, for N = freedom >
- * 0 up to 1e300 and any excess; 1 and 0 at excess <= -1. The argument is the excess and not chi2
- * itself because at N = 1e12 a double chi2 = N (1 + excess) has lost the digits that make the tail.
+/* The distribution of a centred mean square: P(chi2(N)/N - 1 > excess) and its complement, for N =
+ * freedom > 0 up to 1e300 and any excess; 1 and 0 at excess <= -1. The argument is the excess and
+ * not chi2 itself because at N = 1e12 a double chi2 = N (1 + excess) has lost the digits that make
+ * the tail.
  *
  * Method: the regularised incomplete gamma function from, with a = N/2 and x = a (1 + excess),
  *     Gamma(a, x) = x^a e^-x int_0^inf exp(a tau - x (e^tau - 1)) dtau       (excess >= 0)

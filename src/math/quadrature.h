@@ -1,5 +1,5 @@
 /*
- * Gauss quadrature for the marginal of the uniform law on S^{d-1}, the density
+ * Gauss quadrature for the marginal of the uniform distribution on S^{d-1}, the density
  * rho_d(v) proportional to (1 - v^2)^((d-3)/2) on [-1, 1] (Gauss-Jacobi, alpha = beta = (d-3)/2).
  *
  * Method: Golub and Welsch's tridiagonal eigenproblem by implicit QL for the nodes, one Newton step

@@ -1,15 +1,16 @@
 /*
- * Symmetric stable laws, whose sums are of their own kind: the law with characteristic function
- * exp(-|t|^alpha). alpha = 2 is the normal law of variance 2, alpha = 1 Cauchy's; below 2 the tails
- * fall like |x|^(-1-alpha), so that a few draws outweigh all others.
+ * Symmetric stable distributions, whose sums are of their own kind: the distribution with
+ * characteristic function exp(-|t|^alpha). alpha = 2 is the normal distribution of variance 2,
+ * alpha = 1 Cauchy's; below 2 the tails fall like |x|^(-1-alpha), so that a few draws outweigh all
+ * others.
  *
  * Method: Chambers, Mallows and Stuck, "A method for simulating stable random variables", JASA
  * 1976. With V uniform on (-pi/2, pi/2) and W exponential,
  *
  *     X = sin(alpha V) / cos(V)^(1/alpha) * (cos((1 - alpha) V) / W)^((1 - alpha)/alpha),
  *
- * which is tan V for alpha = 1. Each uniform number has 32 bits: tails end where the law has
- * probability 1e-10.
+ * which is tan V for alpha = 1. Each uniform number has 32 bits: tails end where the distribution
+ * has probability 1e-10.
  */
 #ifndef ZONAL_MATH_STABLE_H
 #define ZONAL_MATH_STABLE_H

@@ -11,7 +11,7 @@
  * side of the pole: between 0 and the first branch point 1/max c_l (the upper tail), and left of 0
  * (the lower one).
  *
- * Seen from s0 the law is again of the same kind. With s = s0 + R z,
+ * Seen from s0 the distribution is again of the same kind. With s = s0 + R z,
  *
  *     K(s) - s x = K(s0) - s0 x + g R z + sum_l N_l/2 [-log(1 - C_l z) - C_l z] + v R^2 z^2/2,
  *     g = K'(s0) - x,   C_l = c_l R/(1 - s0 c_l),   N_l C_l^2/2 = V_l = w_l R^2/(1 - s0 c_l)^2,
@@ -56,21 +56,21 @@ typedef struct chi2_term {
     double cz, vz;               /* C_l and V_l on the contour */
 } chi2_term;
 
-typedef struct chi2_law {
+typedef struct chi2_sum {
     int n;
     chi2_term *term; /* n + 1 of them, by falling c; the last holds only the sum of all b */
     double c_max;
     double extra;
     double x;
-} chi2_law;
+} chi2_sum;
 
 /* A point of the real axis left of the branch points. "margin" = 1 - s c_max is kept beside s since
  * in the far tail it is all that matters: 1 - s c_l = gap_l + ratio_l margin, a sum of positive
  * numbers, never a difference. */
 typedef struct chi2_point {
     double s, margin;
-    double slope; /* K'(s) - x */
-    double unit;  /* ds/dlog(t), see place_point: the distance to the nearer end of the axis */
+    double derivative; /* K'(s) - x */
+    double unit;       /* ds/dlog(t), see place_point: the distance to the nearer end of the axis */
     double
         curvature; /* (K''(s) + 1/s^2) unit^2, which cannot overflow where p does not underflow */
 } chi2_point;
@@ -97,62 +97,63 @@ static double one_minus_u(const chi2_term *term, double margin) {
     return term->gap + term->ratio * margin;
 }
 
-/* Slope and curvature at point->s. Where u < -1 the form b/(1-u) - b is used and the b are added to
- * x first: near the lower end of the support x + sum b is small and must keep its digits. The slope
- * is a difference that enters log p times s, so its sum is kept in twice the precision. */
-static void measure_point(const chi2_law *law, chi2_point *point) {
+/* Derivative and curvature at point->s. Where u < -1 the form b/(1-u) - b is used and the b are
+ * added to x first: near the lower end of the support x + sum b is small and must keep its digits.
+ * The derivative is a difference that enters log p times s, so its sum is kept in twice the
+ * precision. */
+static void measure_point(const chi2_sum *whole, chi2_point *point) {
     double s = point->s, sum = 0, rest = 0, lo;
     double pole = point->unit / s, curvature = pole * pole;
     int i = 0;
-    for (; i < law->n; i++) {
-        const chi2_term *term = &law->term[i];
+    for (; i < whole->n; i++) {
+        const chi2_term *term = &whole->term[i];
         double m = one_minus_u(term, point->margin);
         if (m <= 2) break;
         sum = sum_exactly(sum, term->b / m, &lo);
         rest += lo;
         curvature += term->w * (point->unit / m) * (point->unit / m);
     }
-    sum = sum_exactly(sum, -law->term[i].before_hi, &lo);
-    rest += lo - law->term[i].before_lo;
-    sum = sum_exactly(sum, -law->x, &lo);
+    sum = sum_exactly(sum, -whole->term[i].before_hi, &lo);
+    rest += lo - whole->term[i].before_lo;
+    sum = sum_exactly(sum, -whole->x, &lo);
     rest += lo;
-    for (; i < law->n; i++) {
-        const chi2_term *term = &law->term[i];
+    for (; i < whole->n; i++) {
+        const chi2_term *term = &whole->term[i];
         double m = one_minus_u(term, point->margin);
         sum = sum_exactly(sum, s * (term->w / m), &lo);
         rest += lo;
         curvature += term->w * (point->unit / m) * (point->unit / m);
     }
-    sum = sum_exactly(sum, s * law->extra, &lo);
-    point->slope = sum + (rest + lo);
-    point->curvature = curvature + law->extra * point->unit * point->unit;
+    sum = sum_exactly(sum, s * whole->extra, &lo);
+    point->derivative = sum + (rest + lo);
+    point->curvature = curvature + whole->extra * point->unit * point->unit;
 }
 
 /* The point at log distance "log_t" on the side of "sign": t from 0 to infinity covers the whole
  * half axis, up to the branch point on the right. */
-static void place_point(const chi2_law *law, int sign, double log_t, chi2_point *point) {
+static void place_point(const chi2_sum *sum, int sign, double log_t, chi2_point *point) {
     double t = exp(log_t);
     if (sign > 0) {
-        point->margin = 1 / (1 + law->c_max * t);
+        point->margin = 1 / (1 + sum->c_max * t);
         point->s = t * point->margin;
         point->unit = point->s * point->margin;
     } else {
-        point->margin = 1 + law->c_max * t;
+        point->margin = 1 + sum->c_max * t;
         point->s = -t;
         point->unit = t;
     }
-    measure_point(law, point);
+    measure_point(sum, point);
 }
 
 /* Solves K'(s) - x = 1/s in log t: Newton's method while it shortens its steps, else bisection, or
  * growing strides as long as the root is not yet enclosed. The contour may miss the saddle by a
- * little; what counts is the remaining slope in units of the saddle's width. */
-static void find_saddle(const chi2_law *law, int sign, chi2_point *point) {
+ * little; what counts is the remaining derivative in units of the saddle's width. */
+static void find_saddle(const chi2_sum *sum, int sign, chi2_point *point) {
     const double limit = 700;
     double low = -limit, high = limit, at = 0, stride = 1, step = limit;
     for (int i = 0; i < 200; i++) {
-        place_point(law, sign, at, point);
-        double excess = sign * (point->slope - 1 / point->s) * point->unit; /* grows with t */
+        place_point(sum, sign, at, point);
+        double excess = sign * (point->derivative - 1 / point->s) * point->unit; /* grows with t */
         double curvature = point->curvature;
         if (fabs(excess) <= 1e-4 * sqrt(curvature) && isfinite(curvature)) return;
         if (excess > 0) {
@@ -191,17 +192,17 @@ static double exponent_over_u(double u, double m) {
 }
 
 /* K(s) - s K'(s) at the point: a sum of terms that are all <= 0. */
-static double tilted_exponent(const chi2_law *law, const chi2_point *point) {
+static double tilted_exponent(const chi2_sum *whole, const chi2_point *point) {
     double s = point->s, sum = 0, carry = 0;
-    for (int i = 0; i < law->n; i++) {
-        const chi2_term *term = &law->term[i];
+    for (int i = 0; i < whole->n; i++) {
+        const chi2_term *term = &whole->term[i];
         double value =
             term->b * (s * exponent_over_u(s * term->c, one_minus_u(term, point->margin)));
         double lo;
         sum = sum_exactly(sum, value, &lo);
         carry += lo;
     }
-    return -(sum + law->extra * s / 2 * s) - (isfinite(carry) ? carry : 0);
+    return -(sum + whole->extra * s / 2 * s) - (isfinite(carry) ? carry : 0);
 }
 
 /* (-log(1-u) - u)/u^2 for complex u off the cut [1, infinity). */
@@ -236,7 +237,7 @@ static complex_pair log_remainder(double re, double im) {
 /* The integrand on the contour, with all terms from "n_direct" on, whose C_l z is small everywhere
  * on it, gathered into one power series in "reach" z. */
 typedef struct chi2_contour {
-    const chi2_law *law;
+    const chi2_sum *sum;
     double normal; /* v R^2 */
     double linear; /* g R */
     double pole;   /* R/s0 */
@@ -250,7 +251,7 @@ static double integrand(const chi2_contour *contour, double t, double *size) {
     double z_im = sinh(t), half = sinh(t / 2);
     double z_re = CONTOUR_COTANGENT * 2 * half * half;
     complex_pair sum = {0, 0};
-    if (contour->n_direct < contour->law->n) {
+    if (contour->n_direct < contour->sum->n) {
         double re = contour->reach * z_re, im = contour->reach * z_im;
         for (int j = SERIES_TERMS - 1; j >= 0; j--) {
             double next = sum.re * re - sum.im * im + contour->moment[j];
@@ -259,7 +260,7 @@ static double integrand(const chi2_contour *contour, double t, double *size) {
         }
     }
     for (int i = 0; i < contour->n_direct; i++) {
-        const chi2_term *term = &contour->law->term[i];
+        const chi2_term *term = &contour->sum->term[i];
         complex_pair q = log_remainder(term->cz * z_re, term->cz * z_im);
         sum.re += term->vz * q.re;
         sum.im += term->vz * q.im;
@@ -281,25 +282,25 @@ static double integrand(const chi2_contour *contour, double t, double *size) {
 /* Walks outwards until the integrand has died, then gathers the terms that are small up to there.
  */
 static double end_contour(chi2_contour *contour) {
-    const chi2_law *law = contour->law;
+    const chi2_sum *sum = contour->sum;
     double end = 1, size;
-    contour->n_direct = law->n;
+    contour->n_direct = sum->n;
     for (; end < 40; end += 0.5) {
         integrand(contour, end, &size);
         if (size + end < DECAY) break; /* "end" for the growth of |dz/dt| */
     }
     double far = cosh(end); /* |z| <= cosh t, as cot < 1 */
-    int first = law->n;
-    while (first > 0 && law->term[first - 1].cz * far < SERIES_RADIUS) first--;
+    int first = sum->n;
+    while (first > 0 && sum->term[first - 1].cz * far < SERIES_RADIUS) first--;
     contour->n_direct = first;
-    if (first == law->n) return end;
+    if (first == sum->n) return end;
     contour->reach = 0;
-    for (int i = first; i < law->n; i++) {
-        contour->reach = fmax(contour->reach, law->term[i].cz);
+    for (int i = first; i < sum->n; i++) {
+        contour->reach = fmax(contour->reach, sum->term[i].cz);
     }
     for (int j = 0; j < SERIES_TERMS; j++) contour->moment[j] = 0;
-    for (int i = first; i < law->n; i++) {
-        const chi2_term *term = &law->term[i];
+    for (int i = first; i < sum->n; i++) {
+        const chi2_term *term = &sum->term[i];
         double ratio = contour->reach > 0 ? term->cz / contour->reach : 0, power = term->vz;
         for (int j = 0; j < SERIES_TERMS && power > 0; j++) {
             contour->moment[j] += power / (j + 2);
@@ -328,27 +329,27 @@ static zonal_status integrate(chi2_contour *contour, double *value) {
         last = *value;
     }
     return ZONAL_FAIL(ZONAL_NUMERIC, "the tail integral of %d chi-squares did not converge",
-                      contour->law->n);
+                      contour->sum->n);
 }
 
 /* The tail on the side of "sign", as log p: P(T > x) for 1, P(T <= x) for -1. */
-static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
+static zonal_status tail_of(const chi2_sum *sum, int sign, double *log_p) {
     chi2_point point = {0};
-    find_saddle(law, sign, &point);
+    find_saddle(sum, sign, &point);
     /* K(s0) - s0 x = [K(s0) - s0 K'(s0)] + s0 g; the second part is about 1 */
-    double exponent = tilted_exponent(law, &point);
-    if (isfinite(exponent)) exponent += point.s * point.slope;
+    double exponent = tilted_exponent(sum, &point);
+    if (isfinite(exponent)) exponent += point.s * point.derivative;
     if (exponent < EXPONENT_ALONE) {
         *log_p = exponent;
         return ZONAL_OK;
     }
     double width = point.unit / sqrt(point.curvature);
-    chi2_contour contour = {.law = law,
-                            .normal = law->extra * width * width,
-                            .linear = point.slope * width,
+    chi2_contour contour = {.sum = sum,
+                            .normal = sum->extra * width * width,
+                            .linear = point.derivative * width,
                             .pole = width / point.s};
-    for (int i = 0; i < law->n; i++) {
-        chi2_term *term = &law->term[i];
+    for (int i = 0; i < sum->n; i++) {
+        chi2_term *term = &sum->term[i];
         double scale = width / one_minus_u(term, point.margin);
         term->cz = term->c * scale;
         term->vz = term->b * scale * term->cz;
@@ -357,7 +358,7 @@ static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
     ZONAL_TRY(integrate(&contour, &value));
     *log_p = exponent + log(fabs(contour.pole) * value);
     if (isnan(*log_p)) {
-        return ZONAL_FAIL(ZONAL_NUMERIC, "the tail of %d chi-squares is not a number", law->n);
+        return ZONAL_FAIL(ZONAL_NUMERIC, "the tail of %d chi-squares is not a number", sum->n);
     }
     return ZONAL_OK;
 }
@@ -367,9 +368,10 @@ static zonal_status tail_of(const chi2_law *law, int sign, double *log_p) {
 static zonal_status choose_scale(int n_terms, const double *weight, const double *freedom,
                                  double extra_variance, double x, int *shift) {
     if (n_terms < 0 || (n_terms > 0 && (!weight || !freedom))) {
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "a sum of %d chi-squares has no law", n_terms);
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "a sum of %d chi-squares has no distribution", n_terms);
     }
-    if (isnan(x)) return ZONAL_FAIL(ZONAL_ARGUMENT, "the tail of the law at x = NaN was asked for");
+    if (isnan(x))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the tail of the distribution at x = NaN was asked for");
     if (!(extra_variance >= 0 && isfinite(extra_variance))) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the extra variance must be finite and at least 0, got %g",
@@ -388,7 +390,8 @@ static zonal_status choose_scale(int n_terms, const double *weight, const double
         largest = fmax(largest, weight[l] * sqrt(2 / freedom[l]));
     }
     if (!(largest > 0)) {
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the law needs one positive weight or extra variance");
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the distribution needs one positive weight or extra variance");
     }
     double sum = 0;
     for (int l = 0; l < n_terms; l++) {
@@ -400,27 +403,27 @@ static zonal_status choose_scale(int n_terms, const double *weight, const double
     return ZONAL_OK;
 }
 
-/* law->term has room for n_terms + 1. */
-static void fill_law(int n_terms, const double *weight, const double *freedom, int shift,
-                     chi2_law *law) {
+/* sum->term has room for n_terms + 1. */
+static void fill_sum(int n_terms, const double *weight, const double *freedom, int shift,
+                     chi2_sum *sum) {
     for (int l = 0; l < n_terms; l++) {
-        chi2_term *term = &law->term[law->n];
+        chi2_term *term = &sum->term[sum->n];
         term->b = scalbn(weight[l], shift);
         if (!(term->b > 0)) continue;
         term->c = 2 * (term->b / freedom[l]);
         term->w = term->b * term->c;
-        law->n++;
+        sum->n++;
     }
-    qsort(law->term, (size_t)law->n, sizeof *law->term, compare_terms);
-    law->c_max = law->n > 0 ? law->term[0].c : 0;
+    qsort(sum->term, (size_t)sum->n, sizeof *sum->term, compare_terms);
+    sum->c_max = sum->n > 0 ? sum->term[0].c : 0;
     double hi = 0, lo = 0;
-    for (int i = 0; i <= law->n; i++) {
-        chi2_term *term = &law->term[i];
+    for (int i = 0; i <= sum->n; i++) {
+        chi2_term *term = &sum->term[i];
         term->before_hi = hi;
         term->before_lo = lo;
-        if (i == law->n) break;
-        term->ratio = term->c / law->c_max;
-        term->gap = (law->c_max - term->c) / law->c_max;
+        if (i == sum->n) break;
+        term->ratio = term->c / sum->c_max;
+        term->gap = (sum->c_max - term->c) / sum->c_max;
         double rest;
         hi = sum_exactly(hi, term->b, &rest);
         lo += rest;
@@ -433,18 +436,18 @@ zonal_status zonal__weighted_chi2_tail(int n_terms, const double *weight, const 
     *p_upper = *log_p_upper = *p_lower = NAN;
     int shift = 0;
     ZONAL_TRY(choose_scale(n_terms, weight, freedom, extra_variance, x, &shift));
-    chi2_law law = {.extra = scalbn(extra_variance, 2 * shift), .x = scalbn(x, shift)};
-    ZONAL_TRY(ZONAL_NEW(&law.term, (int64_t)n_terms + 1, "the terms of a sum of chi-squares"));
-    fill_law(n_terms, weight, freedom, shift, &law);
+    chi2_sum sum = {.extra = scalbn(extra_variance, 2 * shift), .x = scalbn(x, shift)};
+    ZONAL_TRY(ZONAL_NEW(&sum.term, (int64_t)n_terms + 1, "the terms of a sum of chi-squares"));
+    fill_sum(n_terms, weight, freedom, shift, &sum);
 
     double lo;
-    double above_end = sum_exactly(law.x, law.term[law.n].before_hi, &lo);
-    above_end += lo + law.term[law.n].before_lo;
+    double above_end = sum_exactly(sum.x, sum.term[sum.n].before_hi, &lo);
+    above_end += lo + sum.term[sum.n].before_lo;
     double log_p = -INFINITY; /* of the tail on the side of x: nothing lies beyond an infinite x */
-    int sign = law.x >= 0 ? 1 : -1;
+    int sign = sum.x >= 0 ? 1 : -1;
     zonal_status status = ZONAL_OK;
-    if (isfinite(law.x) && (law.extra > 0 || above_end > 0)) status = tail_of(&law, sign, &log_p);
-    zonal__free(law.term);
+    if (isfinite(sum.x) && (sum.extra > 0 || above_end > 0)) status = tail_of(&sum, sign, &log_p);
+    zonal__free(sum.term);
     if (status != ZONAL_OK) return status;
 
     double p = exp(log_p);

@@ -1,5 +1,5 @@
 /*
- * The law of a centred sum of chi-squares,
+ * The distribution of a centred sum of chi-squares,
  *
  *     T = sum_l b_l (chi2(N_l)/N_l - 1) + sqrt(v) N(0,1),        all terms independent.
  *

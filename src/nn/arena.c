@@ -50,7 +50,7 @@ static zonal_status check_sum(const zonal__lifetime *lifetimes, int count) {
         if (lifetimes[i].bytes > PTRDIFF_MAX - ALIGNMENT ||
             __builtin_add_overflow(sum, rounded(lifetimes[i].bytes), &sum) || sum > PTRDIFF_MAX)
             return ZONAL_FAIL(ZONAL_MEMORY, "the activations are more than can be addressed; use "
-                                            "fewer or smaller pictures");
+                                            "fewer or smaller images");
     return ZONAL_OK;
 }
 

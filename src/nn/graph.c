@@ -54,7 +54,7 @@ int zonal__graph_declare_norm(zonal__graph *graph, const char *name, int channel
 }
 
 int zonal__graph_channels(const zonal__graph *graph, int node) {
-    if (node == ZONAL__NODE_PICTURES) return graph->channels;
+    if (node == ZONAL__NODE_IMAGES) return graph->channels;
     return graph->nodes[node].layer.out_channels;
 }
 

@@ -1,14 +1,14 @@
 /*
- * What a network is, whatever the device and the size of its pictures: a table of what it has
+ * What a network is, whatever the device and the size of its images: a table of what it has
  * learnt, with PyTorch's names and shapes, and its layers in the order in which they are computed.
  *
  *     weight = zonal__graph_declare_convolution(graph, "conv1", 3, 64, 7);
  *     norm = zonal__graph_declare_norm(graph, "bn1", 64);
- *     x = zonal__graph_convolution(graph, ZONAL__NODE_PICTURES, weight, 2);
+ *     x = zonal__graph_convolution(graph, ZONAL__NODE_IMAGES, weight, 2);
  *     x = zonal__graph_norm(graph, x, norm, ZONAL__ACTIVATION_RELU, ZONAL__NODE_NONE);
  *
- * Declaring and using are apart, because a state_dict lists the last norm of a block before the
- * shortcut that must be computed before it.
+ * Declaring and using are apart, because a state_dict lists the last batch norm of a block before
+ * the shortcut that must be computed before it.
  *
  * An output is read by at most two nodes, and by two only if it comes from a NORM or NORM_POOL:
  * these take two gradients (backend/training/nn.h).
@@ -20,15 +20,16 @@
 
 typedef enum zonal__entry_kind {
     ZONAL__ENTRY_WEIGHT = 0, /* of a convolution or linear layer */
-    ZONAL__ENTRY_SCALE = 1,  /* of a norm */
-    ZONAL__ENTRY_BIAS = 2,   /* of a norm or linear layer */
+    ZONAL__ENTRY_SCALE = 1,  /* of a batch norm */
+    ZONAL__ENTRY_BIAS = 2,   /* of a batch norm or linear layer */
     ZONAL__ENTRY_RUNNING_MEAN = 3,
     ZONAL__ENTRY_RUNNING_VARIANCE = 4,
     ZONAL__ENTRY_BATCHES = 5 /* num_batches_tracked: an int64, in no block */
 } zonal__entry_kind;
 
 enum {
-    /* ResNet-50's; each has a weight and a norm's five entries, projector layers a bias too. */
+    /* ResNet-50's; each has a weight and a batch norm's five entries, projector layers a bias too.
+     */
     ZONAL__MOST_CONVOLUTIONS = 53,
     ZONAL__MOST_PROJECTOR_LAYERS = 8,
     ZONAL__MOST_ENTRIES = 6 * ZONAL__MOST_CONVOLUTIONS + 7 * ZONAL__MOST_PROJECTOR_LAYERS,
@@ -49,12 +50,12 @@ typedef struct zonal__entry {
     int64_t fan_in; /* inputs of one output of its convolution or linear layer; 0 for norms */
 } zonal__entry;
 
-enum { ZONAL__NODE_PICTURES = -1, ZONAL__NODE_NONE = -2 };
+enum { ZONAL__NODE_IMAGES = -1, ZONAL__NODE_NONE = -2 };
 
 /* One layer. A node's number stands for its output as well. */
 typedef struct zonal__node {
     zonal__layer_spec layer; /* without n, h, w and what depends on the device */
-    int x;                   /* the node whose output it reads, or ZONAL__NODE_PICTURES */
+    int x;                   /* the node whose output it reads, or ZONAL__NODE_IMAGES */
     int residual;            /* norm: the node whose output is added, or ZONAL__NODE_NONE */
     int entry; /* its first entry; convolution and linear: weight (, bias); norms: scale, bias,
                   running mean, running variance, batches */
@@ -65,7 +66,7 @@ typedef struct zonal__graph {
     zonal__node nodes[ZONAL__MOST_NODES];
     int entry_count, node_count;
     int64_t parameter_size, statistic_size; /* elements of the blocks, gaps included */
-    int channels;                           /* of the pictures */
+    int channels;                           /* of the images */
     int features, projections;              /* nodes; the same one without a projector */
     int feature_dim, projection_dim;
 } zonal__graph;

@@ -14,8 +14,9 @@
 #include "nn/network.h"
 
 /* Sets all parameters and statistics, batches to 0, and refreshes the bf16 copy. With
- * zero_last_scale the last norm of every block begins with scale 0, so that the block begins as its
- * shortcut (torchvision's zero_init_residual). They are computed on the host, for every device. */
-zonal_status zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_last_scale);
+ * zero_init_residual the last batch norm of every block begins with scale 0, so that the block
+ * begins as its shortcut (torchvision's zero_init_residual). They are computed on the host, for
+ * every device. */
+zonal_status zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_init_residual);
 
 #endif

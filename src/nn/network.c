@@ -6,8 +6,8 @@
 #include "core/bf16.h"
 #include "core/memory.h"
 
-static zonal_status take(const zonal__model *model, int64_t count, size_t size, const char *what,
-                         void **block) {
+static zonal_status alloc(const zonal__model *model, int64_t count, size_t size, const char *what,
+                          void **block) {
     return zonal__device_alloc(model->device, (size_t)count * size, what, block);
 }
 
@@ -15,16 +15,16 @@ static zonal_status fill(zonal__model *model) {
     const zonal__graph *graph = &model->graph;
     void *block;
     ZONAL_TRY(zonal__network_build(&model->spec, &model->graph));
-    ZONAL_TRY(take(model, graph->parameter_size, sizeof(float), "the parameters", &block));
+    ZONAL_TRY(alloc(model, graph->parameter_size, sizeof(float), "the parameters", &block));
     model->parameters = block;
     ZONAL_TRY(
-        take(model, graph->parameter_size, sizeof(float), "the parameters' gradients", &block));
+        alloc(model, graph->parameter_size, sizeof(float), "the parameters' gradients", &block));
     model->gradients = block;
-    ZONAL_TRY(take(model, graph->statistic_size, sizeof(float), "the running statistics", &block));
+    ZONAL_TRY(alloc(model, graph->statistic_size, sizeof(float), "the running statistics", &block));
     model->statistics = block;
     if (model->spec.dtype != ZONAL_DTYPE_BF16) return ZONAL_OK;
     ZONAL_TRY(
-        take(model, graph->parameter_size, sizeof(uint16_t), "the parameters in bf16", &block));
+        alloc(model, graph->parameter_size, sizeof(uint16_t), "the parameters in bf16", &block));
     model->bf16 = block;
     return ZONAL_OK;
 }

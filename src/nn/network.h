@@ -6,12 +6,12 @@
  *     ZONAL_TRY(zonal__model_initialise(model, seed, 0));      nn/init.h
  *     ZONAL_TRY(zonal__run_create(model, &(zonal__run_spec){.n = 512, .h = 64, .w = 64}, &run));
  *     for (;;) {                                               nn/run.h
- *         ZONAL_TRY(zonal__run_forward(run, pictures, 1, NULL, &outputs));
+ *         ZONAL_TRY(zonal__run_forward(run, images, 1, NULL, &outputs));
  *         ZONAL_TRY(zonal__run_backward(run, dprojections, 0));
  *         ... an optimiser moves model->parameters and renews model->bf16 ...
  *     }
  *
- * Pictures of several sizes go through several runs of one model.
+ * Images of several sizes go through several runs of one model.
  *
  * All blocks are memory of the model's device, so only that device's layers and optimisers look
  * into them; zonal__model_read and zonal__model_write are the way for everybody else.

@@ -36,7 +36,7 @@ static zonal_status check_encoder(const zonal__network_spec *spec) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no stem %d; use imagenet or small",
                           (int)spec->stem);
     if (spec->channels != 1 && spec->channels != 3)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "pictures have 1 or 3 channels, not %d", spec->channels);
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "images have 1 or 3 channels, not %d", spec->channels);
     if (!(spec->width >= 1.0 / 64 && spec->width <= 8))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the width factor must lie between 1/64 and 8, got %g",
                           spec->width);
@@ -74,7 +74,7 @@ static void build_stem(builder *b) {
     int weight = zonal__graph_declare_convolution(graph, "conv1", b->spec->channels, channels,
                                                   small ? 3 : 7);
     int norm = zonal__graph_declare_norm(graph, "bn1", channels);
-    b->x = zonal__graph_convolution(graph, ZONAL__NODE_PICTURES, weight, small ? 1 : 2);
+    b->x = zonal__graph_convolution(graph, ZONAL__NODE_IMAGES, weight, small ? 1 : 2);
     if (small)
         b->x = zonal__graph_norm(graph, b->x, norm, ZONAL__ACTIVATION_RELU, ZONAL__NODE_NONE);
     else

@@ -10,8 +10,8 @@
  *     Linear, BatchNorm1d, activation, ..., Linear           or, without norm,
  *     Linear, activation, ..., Linear
  *
- * named "projector.0.weight" and so on. A linear layer has a bias unless a norm follows, which
- * would take it out again; the last one as the spec says.
+ * named "projector.0.weight" and so on. A linear layer has a bias unless a batch norm follows,
+ * which would take it out again; the last one as the spec says.
  */
 #ifndef ZONAL_NN_RESNET_H
 #define ZONAL_NN_RESNET_H
@@ -20,13 +20,13 @@
 
 typedef enum zonal__stem {
     ZONAL__STEM_IMAGENET = 0, /* 7 x 7, stride 2, then a max pool 3 x 3, stride 2 */
-    ZONAL__STEM_SMALL = 1     /* 3 x 3, stride 1: for pictures of up to about 64 pixels */
+    ZONAL__STEM_SMALL = 1     /* 3 x 3, stride 1: for images of up to about 64 pixels */
 } zonal__stem;
 
 typedef struct zonal__network_spec {
     int depth; /* 18, 34 or 50 */
     zonal__stem stem;
-    int channels; /* of the pictures: 1 or 3 */
+    int channels; /* of the images: 1 or 3 */
     /* Factor of all channel counts of the encoder, each then rounded to a multiple of 8, at least
      * 8; 1/64 to 8. */
     double width;

@@ -35,7 +35,7 @@ struct zonal__run {
 
 static zonal_status make_step(zonal__run *run, int i) {
     const zonal__node *node = &run->model->graph.nodes[i];
-    const step *source = node->x == ZONAL__NODE_PICTURES ? NULL : &run->steps[node->x];
+    const step *source = node->x == ZONAL__NODE_IMAGES ? NULL : &run->steps[node->x];
     step *s = &run->steps[i];
     s->spec = node->layer;
     s->spec.n = run->spec.n;
@@ -158,7 +158,7 @@ static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) 
 
 /* ---- a run's life ---------------------------------------------------------------------------- */
 
-static zonal_status take_scratch(zonal__run *run) {
+static zonal_status alloc_scratch(zonal__run *run) {
     const zonal__nn_table *table = run->model->table;
     size_t most = 0;
     for (int i = 0; i < run->count; i++) {
@@ -167,7 +167,7 @@ static zonal_status take_scratch(zonal__run *run) {
     }
     if (most == 0) return ZONAL_OK;
     return zonal__device_alloc(run->model->device, most,
-                               "the layers' scratch (fewer or smaller pictures take less)",
+                               "the layers' scratch (fewer or smaller images take less)",
                                &run->scratch);
 }
 
@@ -182,7 +182,7 @@ static zonal_status take_arena(zonal__run *run) {
                    zonal__arena_plan(life[0], run->count * NODE_ARRAYS, &run->arena_bytes));
     ZONAL_TRY_GOTO(status, done,
                    zonal__device_alloc(run->model->device, run->arena_bytes,
-                                       "the activations (fewer or smaller pictures take less)",
+                                       "the activations (fewer or smaller images take less)",
                                        &arena));
     run->arena = arena;
     for (int i = 0; i < run->count; i++) point(run, life, i);
@@ -196,7 +196,7 @@ static zonal_status fill(zonal__run *run) {
     ZONAL_TRY(ZONAL_NEW(&run->steps, run->model->graph.node_count, "the layers"));
     run->count = run->model->graph.node_count;
     for (int i = 0; i < run->count; i++) ZONAL_TRY(make_step(run, i));
-    ZONAL_TRY(take_scratch(run));
+    ZONAL_TRY(alloc_scratch(run));
     return take_arena(run);
 }
 

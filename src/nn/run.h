@@ -1,10 +1,10 @@
 /*
- * A run: the layers and activations of a model for pictures of one size, [n][h][w][channels].
+ * A run: the layers and activations of a model for images of one size, [n][h][w][channels].
  *
- * All memory is taken at creation, from the model's device: one piece in which arrays share a place
- * when they are not needed at the same time, and one scratch for all layers. For training every
- * output stays until its readers have gone back; the gradients on the way back, and all outputs of
- * an inference, are dropped as soon as they are used.
+ * All memory is allocated at creation, from the model's device: one piece in which arrays share a
+ * place when they are not needed at the same time, and one scratch for all layers. For training
+ * every output stays until its readers have gone back; the gradients on the way back, and all
+ * outputs of an inference, are dropped as soon as they are used.
  *
  * Runs of one model share its parameters, gradients and statistics: use one at a time.
  */
@@ -14,7 +14,7 @@
 #include "nn/network.h"
 
 typedef struct zonal__run_spec {
-    int64_t n;        /* pictures */
+    int64_t n;        /* images */
     int h, w;         /* their sides */
     int forward_only; /* 1: for inference; a fraction of the memory */
     int threads;      /* host; 0: all there are */
@@ -28,9 +28,9 @@ typedef struct zonal__run_outputs {
     const void *projections; /* [n][projection_dim]; without a projector the features */
 } zonal__run_outputs;
 
-/* ZONAL_SHAPE for sizes that cannot be, among them a run for training in which a norm would see one
- * value per channel; ZONAL_UNSUPPORTED for a dtype that the device does not support. *run is NULL
- * on failure.
+/* ZONAL_SHAPE for sizes that cannot be, among them a run for training in which a batch norm would
+ * see one value per channel; ZONAL_UNSUPPORTED for a dtype that the device does not support. *run
+ * is NULL on failure.
  */
 zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec, zonal__run **run);
 void zonal__run_destroy(zonal__run *run); /* accepts NULL */

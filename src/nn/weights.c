@@ -74,7 +74,7 @@ static zonal_status infer_encoder(const zonal__safetensors *file, zonal__network
     network->stem = stem->shape[2] == 7 ? ZONAL__STEM_IMAGENET : ZONAL__STEM_SMALL;
     if (stem->shape[1] != 1 && stem->shape[1] != 3)
         return ZONAL_FAIL(ZONAL_SHAPE,
-                          "the tensor \"conv1.weight\" of %s is for pictures of %" PRId64
+                          "the tensor \"conv1.weight\" of %s is for images of %" PRId64
                           " channels; 1 and 3 are supported",
                           file->path, stem->shape[1]);
     network->channels = (int)stem->shape[1];

@@ -96,7 +96,7 @@ static zonal_status put_all_maps(zonal__report *report) {
 
 static zonal_status put_sheets(zonal__report *report) {
     for (int i = 0; i < report->sheet_count; i++)
-        ZONAL_TRY(zonal__html_picture(report->file, &report->sheets[i], "sheet", ""));
+        ZONAL_TRY(zonal__html_image(report->file, &report->sheets[i], "sheet", ""));
     return ZONAL_OK;
 }
 

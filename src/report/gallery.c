@@ -1,5 +1,5 @@
 /*
- * The galleries of a report: what the networks retrieve, and views of the pictures.
+ * The galleries of a report: what the networks retrieve, and views of the images.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "report/report.h"
 
 zonal_status zonal__gallery_shape(zonal__gallery *gallery, int rows, int columns) {
-    ZONAL_TRY(ZONAL_NEW(&gallery->pictures, (int64_t)rows * columns, "a gallery"));
+    ZONAL_TRY(ZONAL_NEW(&gallery->cells, (int64_t)rows * columns, "a gallery"));
     gallery->rows = rows;
     gallery->columns = columns;
     return ZONAL_OK;
@@ -17,8 +17,8 @@ zonal_status zonal__gallery_shape(zonal__gallery *gallery, int rows, int columns
 
 void zonal__gallery_fini(zonal__gallery *gallery) {
     for (int i = 0; i < gallery->rows * gallery->columns; i++)
-        zonal__image_fini(&gallery->pictures[i].image);
-    zonal__free(gallery->pictures);
+        zonal__image_fini(&gallery->cells[i].image);
+    zonal__free(gallery->cells);
     *gallery = (zonal__gallery){0};
 }
 
@@ -30,15 +30,14 @@ void zonal__report_omit_examples(zonal__report *report, const char *reason) {
     }
 }
 
-static zonal_status put_picture(zonal__report *report, const zonal__gallery_picture *picture,
-                                int first) {
+static zonal_status put_cell(zonal__report *report, const zonal__gallery_cell *cell, int first) {
     char alt[64];
-    snprintf(alt, sizeof alt, "%s%s", picture->caption, picture->right ? ", the same image" : "");
+    snprintf(alt, sizeof alt, "%s%s", cell->caption, cell->right ? ", the same image" : "");
     zonal__file_print(report->file, first ? "<figure class=\"apart\">" : "<figure>");
-    ZONAL_TRY(zonal__html_picture(report->file, &picture->image,
-                                  picture->right ? "picture right" : "picture", alt));
+    ZONAL_TRY(
+        zonal__html_image(report->file, &cell->image, cell->right ? "image right" : "image", alt));
     zonal__file_print(report->file, "<figcaption>");
-    zonal__html_text(report->file, picture->caption);
+    zonal__html_text(report->file, cell->caption);
     return zonal__file_print(report->file, "</figcaption></figure>\n");
 }
 
@@ -50,9 +49,8 @@ static zonal_status put_gallery(zonal__report *report, int run, const zonal__gal
         zonal__file_print(report->file, "<div class=\"row\" style=\"--others:%d\">\n",
                           gallery->columns - 1);
         for (int column = 0; column < gallery->columns; column++) {
-            const zonal__gallery_picture *picture =
-                &gallery->pictures[row * gallery->columns + column];
-            if (picture->image.pixels) ZONAL_TRY(put_picture(report, picture, column == 0));
+            const zonal__gallery_cell *cell = &gallery->cells[row * gallery->columns + column];
+            if (cell->image.pixels) ZONAL_TRY(put_cell(report, cell, column == 0));
         }
         zonal__file_print(report->file, "</div>\n");
     }
@@ -80,7 +78,7 @@ static zonal_status put_galleries(zonal__report *report, const zonal__gallery *g
     return zonal__file_print(report->file, "</section>\n");
 }
 
-zonal_status zonal__report_put_pictures(zonal__report *report) {
+zonal_status zonal__report_put_images(zonal__report *report) {
     zonal__report_put_section(
         report, "retrieval", "Retrieval",
         "A random view of a test image, and the five views nearest to it by the cosine of their "

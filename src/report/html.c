@@ -157,7 +157,7 @@ static zonal_status make_png(const zonal__image *image, bytes *out) {
     size_t total = ((size_t)image->width * (size_t)image->channels + 1) * (size_t)image->height;
     size_t room = 8 + 25 + 12 + 6 + 5 * (total / STORED + 1) + total + 12;
     *out = (bytes){0};
-    ZONAL_TRY(ZONAL_NEW(&out->data, room, "a picture of the page"));
+    ZONAL_TRY(ZONAL_NEW(&out->data, room, "an image of the page"));
     put_head(out, image);
     put_rows(out, image);
     end_chunk(out, begin_chunk(out, 0, "IEND"));
@@ -183,8 +183,8 @@ static void put_base64(zonal__file *file, const bytes *in) {
     }
 }
 
-zonal_status zonal__html_picture(zonal__file *file, const zonal__image *image,
-                                 const char *class_name, const char *alt) {
+zonal_status zonal__html_image(zonal__file *file, const zonal__image *image, const char *class_name,
+                               const char *alt) {
     bytes png;
     ZONAL_TRY(make_png(image, &png));
     zonal__file_print(file, "<img class=\"%s\" width=\"%d\" height=\"%d\" alt=\"", class_name,

@@ -1,5 +1,5 @@
 /*
- * Text, numbers and pictures as parts of an HTML page that is being written. Failures are the
+ * Text, numbers and images as parts of an HTML page that is being written. Failures are the
  * file's: it keeps them until its commit (core/file.h).
  */
 #ifndef ZONAL_REPORT_HTML_H
@@ -18,10 +18,10 @@ void zonal__html_short(zonal__file *file, const char *text, int64_t most);
 /* "decimals" digits behind the point, a true minus sign; a dash for what is not finite. */
 void zonal__html_number(zonal__file *file, double value, int decimals);
 
-/* <img class="..." alt="..." src="data:image/png;base64,...">: the picture lies in the page itself.
+/* <img class="..." alt="..." src="data:image/png;base64,...">: the image lies in the page itself.
  * Its bytes are not compressed: the build may have no zlib, and thumbnails are small. Needs memory
- * of about the picture's size. */
-zonal_status zonal__html_picture(zonal__file *file, const zonal__image *image,
-                                 const char *class_name, const char *alt);
+ * of about the image's size. */
+zonal_status zonal__html_image(zonal__file *file, const zonal__image *image, const char *class_name,
+                               const char *alt);
 
 #endif

@@ -266,7 +266,7 @@ static zonal_status put_body(zonal__report *report) {
     ZONAL_TRY(zonal__report_put_curves(report));
     ZONAL_TRY(zonal__report_put_embeddings(report));
     zonal__report_put_classes(report);
-    ZONAL_TRY(zonal__report_put_pictures(report));
+    ZONAL_TRY(zonal__report_put_images(report));
     ZONAL_TRY(zonal__report_put_degrees(report));
     ZONAL_TRY(zonal__report_put_kernels(report));
     zonal__report_put_config(report);

@@ -13,17 +13,17 @@
 
 enum { ZONAL__REPORT_RUNS = 20 }; /* compared at most: what a chart has room for */
 
-typedef struct zonal__gallery_picture {
+typedef struct zonal__gallery_cell {
     zonal__image image;
     char caption[32];
     int right; /* framed */
-} zonal__gallery_picture;
+} zonal__gallery_cell;
 
-/* Pictures in rows; the first of each row stands apart from the others. Zeroed: no gallery. */
+/* Images in rows; the first of each row stands apart from the others. Zeroed: no gallery. */
 typedef struct zonal__gallery {
     int rows, columns;
-    zonal__gallery_picture *pictures; /* [rows][columns] */
-    char missing[320];                /* why there is none; "" */
+    zonal__gallery_cell *cells; /* [rows][columns] */
+    char missing[320];          /* why there is none; "" */
 } zonal__gallery;
 
 zonal_status zonal__gallery_shape(zonal__gallery *gallery, int rows, int columns);
@@ -46,7 +46,7 @@ typedef struct zonal__report {
     int64_t keys_count;
     zonal__report_kernel kernels[ZONAL__REPORT_RUNS];
     zonal__gallery retrieved[ZONAL__REPORT_RUNS]; /* queries, each with its nearest five */
-    zonal__gallery views[ZONAL__REPORT_RUNS];     /* pictures, each with views of it */
+    zonal__gallery views[ZONAL__REPORT_RUNS];     /* images, each with views of it */
     zonal__report_embedding embeddings[ZONAL__REPORT_RUNS];
     zonal__image sheets[ZONAL__REPORT_RUNS]; /* thumbnails of what was embedded, each set once */
     int sheet_count;
@@ -77,7 +77,7 @@ void zonal__report_put_table(zonal__report *report);
 zonal_status zonal__report_put_curves(zonal__report *report);
 zonal_status zonal__report_put_embeddings(zonal__report *report);
 void zonal__report_put_classes(zonal__report *report);
-zonal_status zonal__report_put_pictures(zonal__report *report);
+zonal_status zonal__report_put_images(zonal__report *report);
 zonal_status zonal__report_put_degrees(zonal__report *report);
 zonal_status zonal__report_put_kernels(zonal__report *report);
 void zonal__report_put_config(zonal__report *report);

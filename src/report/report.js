@@ -29,19 +29,19 @@
     box.style.left = Math.max(8, Math.min(x + 16, innerWidth - wide - 8)) + "px";
     box.style.top = Math.max(8, Math.min(y + 16, innerHeight - high - 8)) + "px";
   };
-  // Calls move(x, y) with the pointer's place in units of the picture, step(by) for arrow keys.
-  const listen = (picture, move, step, leave) => {
+  // Calls move(x, y) with the pointer's place in units of the figure, step(by) for arrow keys.
+  const listen = (figure, move, step, leave) => {
     const point = event => {
-      const area = picture.getBoundingClientRect();
-      const unit = picture.viewBox.baseVal.width / area.width;
+      const area = figure.getBoundingClientRect();
+      const unit = figure.viewBox.baseVal.width / area.width;
       move((event.clientX - area.left) * unit, (event.clientY - area.top) * unit, event);
     };
-    picture.setAttribute("tabindex", "0");
-    picture.addEventListener("pointermove", point);
-    picture.addEventListener("pointerdown", point);
-    picture.addEventListener("pointerleave", leave);
-    picture.addEventListener("blur", leave);
-    picture.addEventListener("keydown", event => {
+    figure.setAttribute("tabindex", "0");
+    figure.addEventListener("pointermove", point);
+    figure.addEventListener("pointerdown", point);
+    figure.addEventListener("pointerleave", leave);
+    figure.addEventListener("blur", leave);
+    figure.addEventListener("keydown", event => {
       const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
       if (event.key === "Escape") leave();
       if (by === undefined) return;
@@ -49,10 +49,10 @@
       step(by);
     });
   };
-  // Where something of a picture is in the window.
-  const inWindow = (picture, x, y) => {
-    const area = picture.getBoundingClientRect();
-    const unit = area.width / picture.viewBox.baseVal.width;
+  // Where something of a figure is in the window.
+  const inWindow = (figure, x, y) => {
+    const area = figure.getBoundingClientRect();
+    const unit = area.width / figure.viewBox.baseVal.width;
     return [area.left + x * unit, area.top + y * unit];
   };
   const clamp = (value, most) => Math.max(0, Math.min(value, most));

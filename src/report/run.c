@@ -10,7 +10,7 @@
 
 #include "core/memory.h"
 #include "core/text.h"
-#include "train/meter.h"
+#include "train/monitor.h"
 
 void zonal__report_note(zonal__report_run *run, const char *format, ...) {
     va_list arguments;
@@ -136,14 +136,14 @@ static double known(double value, double otherwise) {
 /* To training a NaN is collapse; here it is a number that the run did not log or set, such as the
  * expected rank in runs of earlier versions, and says nothing. */
 int zonal__report_is_collapsed(const zonal__report_run *run) {
-    const zonal__meter meter = {
+    const zonal__monitor monitor = {
         .mean_cosine = known(zonal__report_last(run, "mean_cosine"), -INFINITY),
         .effective_rank = known(zonal__report_last(run, "effective_rank"), INFINITY),
         .expected_rank = known(zonal__report_last(run, "expected_rank"), 0)};
     const zonal__collapse_limits limits = {
         .cosine = known(zonal__report_setting_number(run, "collapse-cosine"), INFINITY),
         .rank = known(zonal__report_setting_number(run, "collapse-rank"), 0)};
-    return zonal__meter_collapsed(&meter, &limits) != NULL;
+    return zonal__monitor_collapsed(&monitor, &limits) != NULL;
 }
 
 double zonal__report_last(const zonal__report_run *run, const char *name) {

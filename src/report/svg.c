@@ -35,13 +35,13 @@ typedef struct axis {
     tick ticks[MOST_TICKS];
 } axis;
 
-typedef struct picture {
+typedef struct drawing {
     zonal__file *file;
     const zonal__svg_chart *chart;
     axis x, y;
     int width, height;
     double left, right, top, bottom; /* of the plotting area */
-} picture;
+} drawing;
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -210,13 +210,13 @@ static int put_number(zonal__file *file, const axis *a, double value) {
     return put_plain_number(file, a, value);
 }
 
-/* ---- the parts of the picture ---------------------------------------------------------------- */
+/* ---- the parts of the drawing ---------------------------------------------------------------- */
 
-static const zonal__svg_series *series_at(const picture *p, int s) {
+static const zonal__svg_series *series_at(const drawing *p, int s) {
     return &p->chart->series[s];
 }
 
-static void lay_out(picture *p) {
+static void lay_out(drawing *p) {
     double names = 0, numbers = 0, last;
     for (int s = 0; s < p->chart->series_count; s++) {
         const char *name = series_at(p, s)->name;
@@ -241,7 +241,7 @@ static void lay_out(picture *p) {
     p->y.pixel_high = p->top;
 }
 
-static void put_clip(const picture *p) {
+static void put_clip(const drawing *p) {
     zonal__file_print(p->file,
                       "<clipPath id=\"area%d\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
                       "height=\"%.1f\"/></clipPath>\n",
@@ -250,7 +250,7 @@ static void put_clip(const picture *p) {
 }
 
 /* A script finds in the attributes how pixels become values: the area, and the axes' ends. */
-static void put_page_heading(const picture *p) {
+static void put_page_heading(const drawing *p) {
     zonal__file_print(p->file,
                       "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
                       "data-area=\"%.2f %.2f %.2f %.2f\" data-ends=\"%.9g %.9g %.9g %.9g\" "
@@ -262,7 +262,7 @@ static void put_page_heading(const picture *p) {
     put_clip(p);
 }
 
-static void put_heading(const picture *p) {
+static void put_heading(const drawing *p) {
     const char *title = p->chart->title, *subtitle = p->chart->subtitle;
     int room = p->width - 48;
     zonal__file_print(p->file,
@@ -294,7 +294,7 @@ static void put_heading(const picture *p) {
 
 enum line_class { GRID, ZERO, AXIS };
 
-static void put_line(const picture *p, double x1, double y1, double x2, double y2,
+static void put_line(const drawing *p, double x1, double y1, double x2, double y2,
                      enum line_class class) {
     static const char *const styles[] = {"class=\"grid\" stroke=\"#e6e6e6\"",
                                          "class=\"zero\" stroke=\"#b3b3b3\"",
@@ -303,7 +303,7 @@ static void put_line(const picture *p, double x1, double y1, double x2, double y
                       styles[class], x1, y1, x2, y2);
 }
 
-static void put_x_axis(const picture *p) {
+static void put_x_axis(const drawing *p) {
     for (int i = 0; i < p->x.count; i++) {
         double at = pixel(&p->x, p->x.ticks[i].value);
         put_line(p, at, p->bottom, at, p->bottom + (p->x.ticks[i].labelled ? 6 : 3), AXIS);
@@ -325,7 +325,7 @@ static void put_x_axis(const picture *p) {
     zonal__file_print(p->file, "</text>\n");
 }
 
-static void put_y_axis(const picture *p) {
+static void put_y_axis(const drawing *p) {
     for (int i = 0; i < p->y.count; i++) {
         double at = pixel(&p->y, p->y.ticks[i].value);
         int zero = p->y.ticks[i].value == 0;
@@ -352,13 +352,13 @@ static void put_y_axis(const picture *p) {
     zonal__file_print(p->file, "</text>\n");
 }
 
-static int colour_of(const picture *p, int s) {
+static int colour_of(const drawing *p, int s) {
     int chosen = series_at(p, s)->colour;
     return (chosen > 0 ? chosen - 1 : s) % COLOURS;
 }
 
 /* Colour and pattern of a line; also of its sample beside the name. */
-static void put_style(const picture *p, int s) {
+static void put_style(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     int dashed = series->dashed % PATTERNS;
     if (dashed == 0 && series->colour <= 0 && !series->reference) dashed = s / COLOURS % 2;
@@ -370,12 +370,12 @@ const char *zonal__svg_pattern(int dashed) {
     return patterns[dashed % PATTERNS];
 }
 
-static int drawable_point(const picture *p, int s, int64_t i) {
+static int drawable_point(const drawing *p, int s, int64_t i) {
     return drawable(&p->x, series_at(p, s)->x[i]) && drawable(&p->y, series_at(p, s)->y[i]);
 }
 
 /* A run of one point becomes a line of no length, which round ends show as a dot. */
-static void put_path(const picture *p, int s) {
+static void put_path(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     int inside = 0;
     zonal__file_print(p->file,
@@ -395,7 +395,7 @@ static void put_path(const picture *p, int s) {
 }
 
 /* Marks are left out beyond the axes instead of clipped: those on the frame stay whole. */
-static void put_marks(const picture *p, int s) {
+static void put_marks(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     zonal__file_print(p->file, "<g fill=\"#ffffff\" stroke=\"%s\" stroke-width=\"1.5\">\n",
                       colours[colour_of(p, s)]);
@@ -415,7 +415,7 @@ typedef struct label {
     double y;
 } label;
 
-static double end_of_line(const picture *p, int s) {
+static double end_of_line(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     for (int64_t i = series->count - 1; i >= 0; i--)
         if (drawable_point(p, s, i))
@@ -424,7 +424,7 @@ static double end_of_line(const picture *p, int s) {
 }
 
 /* Sorted by height and moved apart: down where they touch, then up from the lower edge. */
-static int place_labels(const picture *p, label *labels) {
+static int place_labels(const drawing *p, label *labels) {
     const double apart = 17;
     int count = 0;
     for (int s = 0; s < p->chart->series_count; s++) {
@@ -441,7 +441,7 @@ static int place_labels(const picture *p, label *labels) {
     return count;
 }
 
-static void put_labels(const picture *p) {
+static void put_labels(const drawing *p) {
     label labels[MOST_SERIES];
     int count = place_labels(p, labels);
     for (int i = 0; i < count; i++) {
@@ -458,7 +458,7 @@ static void put_labels(const picture *p) {
 
 /* ---- a series in a page ---------------------------------------------------------------------- */
 
-static void put_values(const picture *p, int s, char axis_name, const double *values) {
+static void put_values(const drawing *p, int s, char axis_name, const double *values) {
     int first = 1;
     zonal__file_print(p->file, " data-%c=\"", axis_name);
     for (int64_t i = 0; i < series_at(p, s)->count; i++) {
@@ -470,7 +470,7 @@ static void put_values(const picture *p, int s, char axis_name, const double *va
 }
 
 /* What is shown where no script runs: the name, the last value and the range. */
-static void put_summary(const picture *p, int s) {
+static void put_summary(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     double low = INFINITY, high = -INFINITY;
     int64_t last = -1;
@@ -490,7 +490,7 @@ static void put_summary(const picture *p, int s) {
 
 /* At the last point that can be seen: above the line, below a dashed one, so that two can be told
  * apart, and below where it runs along the top. */
-static void put_reference(const picture *p, int s) {
+static void put_reference(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     double y = end_of_line(p, s);
     int below = y < p->top + 16 || (series->dashed && y < p->bottom - 16);
@@ -507,7 +507,7 @@ static void put_reference(const picture *p, int s) {
     zonal__file_print(p->file, "</g>\n");
 }
 
-static void put_page_series(const picture *p, int s) {
+static void put_page_series(const drawing *p, int s) {
     const zonal__svg_series *series = series_at(p, s);
     if (series->reference) {
         put_reference(p, s);
@@ -527,7 +527,7 @@ static void put_page_series(const picture *p, int s) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static zonal_status prepare(picture *p) {
+static zonal_status prepare(drawing *p) {
     const zonal__svg_chart *chart = p->chart;
     if (chart->series_count < 1 || chart->series_count > MOST_SERIES)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a chart has 1 to %d series, got %d", MOST_SERIES,
@@ -543,7 +543,7 @@ static zonal_status prepare(picture *p) {
 }
 
 zonal_status zonal__svg_write(const char *path, const zonal__svg_chart *chart) {
-    picture p = {.chart = chart};
+    drawing p = {.chart = chart};
     ZONAL_TRY(prepare(&p));
     ZONAL_TRY(zonal__file_create(path, &p.file));
     put_heading(&p);
@@ -559,7 +559,7 @@ zonal_status zonal__svg_write(const char *path, const zonal__svg_chart *chart) {
 }
 
 zonal_status zonal__svg_put(zonal__file *file, const zonal__svg_chart *chart) {
-    picture p = {.chart = chart, .file = file};
+    drawing p = {.chart = chart, .file = file};
     ZONAL_TRY(prepare(&p));
     put_page_heading(&p);
     put_y_axis(&p);

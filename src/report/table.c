@@ -325,17 +325,17 @@ static void put_spread(const table *t, const int *members, int count) {
     zonal__file_print(file, "</small>");
     put_method(t, members[0]);
     for (int c = 0; c < t->count; c++) {
-        double values[ZONAL__REPORT_RUNS], mean = NAN, deviation = NAN;
+        double values[ZONAL__REPORT_RUNS], mean = NAN, std = NAN;
         int n = 0;
         for (int i = 0; i < count; i++)
             if (isfinite(t->columns[c].value[members[i]]))
                 values[n++] = t->columns[c].value[members[i]];
-        if (n > 0) zonal__scores_spread(n, values, &mean, &deviation);
+        if (n > 0) zonal__scores_spread(n, values, &mean, &std);
         open_cell(t, &t->columns[c]);
         zonal__html_number(file, mean, t->columns[c].decimals);
-        if (t->columns[c].better && isfinite(deviation)) {
+        if (t->columns[c].better && isfinite(std)) {
             zonal__file_print(file, " <small>\xc2\xb1&nbsp;");
-            zonal__html_number(file, deviation, t->columns[c].decimals);
+            zonal__html_number(file, std, t->columns[c].decimals);
             zonal__file_print(file, "</small>");
         }
         zonal__file_print(file, "</td>");

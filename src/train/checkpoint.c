@@ -60,7 +60,7 @@ static zonal_status put_back(const zonal__trainer *t, const part *p, const float
     return zonal__device_write(t->device, p->block, block, part_bytes(t, p));
 }
 
-static zonal_status take_staging(const zonal__trainer *t, float **staging) {
+static zonal_status alloc_staging(const zonal__trainer *t, float **staging) {
     const zonal__graph *graph = &t->model->graph;
     int64_t count = graph->parameter_size > graph->statistic_size ? graph->parameter_size
                                                                   : graph->statistic_size;
@@ -79,7 +79,8 @@ static void describe_network(const zonal__trainer *t, char out[NOTE]) {
     if (used < NOTE)
         snprintf(out + used, (size_t)(NOTE - used), ", %s%s%s",
                  n->projector_activation == ZONAL__ACTIVATION_GELU ? "gelu" : "relu",
-                 n->projector_norm ? ", norms" : "", n->projector_last_bias ? ", last bias" : "");
+                 n->projector_norm ? ", batch norm" : "",
+                 n->projector_last_bias ? ", last bias" : "");
 }
 
 static const char *describe_optimiser(const zonal__trainer *t) {
@@ -132,7 +133,7 @@ static zonal_status gather(zonal__trainer *t, const part *parts, int count, cont
     ZONAL_TRY(ZONAL_NEW(&c->values, values, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->tensors, tensors, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->names, tensors, "a checkpoint"));
-    ZONAL_TRY(take_staging(t, &c->staging));
+    ZONAL_TRY(alloc_staging(t, &c->staging));
     for (int k = 0; k < count; k++) ZONAL_TRY(put_part(t, c, &parts[k]));
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].kind == ZONAL__ENTRY_BATCHES)
@@ -223,7 +224,7 @@ static zonal_status take_all(const zonal__trainer *t, const zonal__safetensors *
     for (int k = 0; k < count; k++) ZONAL_TRY(take_part(t, file, &parts[k], NULL, NULL));
     ZONAL_TRY_GOTO(status, done,
                    ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
-    ZONAL_TRY_GOTO(status, done, take_staging(t, &staging));
+    ZONAL_TRY_GOTO(status, done, alloc_staging(t, &staging));
     for (int k = 0; k < count; k++) {
         ZONAL_TRY_GOTO(status, done, reach(t, &parts[k], staging, &block));
         ZONAL_TRY_GOTO(status, done, take_part(t, file, &parts[k], buffer, block));

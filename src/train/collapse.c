@@ -8,7 +8,7 @@ void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_
 }
 
 static void describe(const zonal__collapse_watch *w, int64_t step, const char *what,
-                     const zonal__meter *meter, char sentence[ZONAL__COLLAPSE_SENTENCE]) {
+                     const zonal__monitor *monitor, char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal_objective_info *weight = &w->policy.weight;
     char remedy[160] = "lower --lr, or raise --lambda or --gain";
     if (weight->gain < weight->threshold)
@@ -17,28 +17,29 @@ static void describe(const zonal__collapse_watch *w, int64_t step, const char *w
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
              "effective rank %.1f of %.1f); %s",
-             step, what, meter->mean_cosine, meter->effective_rank, meter->expected_rank, remedy);
+             step, what, monitor->mean_cosine, monitor->effective_rank, monitor->expected_rank,
+             remedy);
 }
 
 zonal_status zonal__collapse_check(zonal__collapse_watch *w, int64_t step,
-                                   const zonal__meter *meter,
+                                   const zonal__monitor *monitor,
                                    char sentence[ZONAL__COLLAPSE_SENTENCE]) {
-    const char *what = zonal__meter_collapsed(meter, &w->policy.limits);
+    const char *what = zonal__monitor_collapsed(monitor, &w->policy.limits);
     int known = w->collapsed;
     sentence[0] = '\0';
     w->collapsed = what && step > w->policy.warmup;
     if (!w->collapsed || known) return ZONAL_OK;
-    describe(w, step, what, meter, sentence);
+    describe(w, step, what, monitor, sentence);
     return w->policy.ends_run ? ZONAL_FAIL(ZONAL_NUMERIC, "%s", sentence) : ZONAL_OK;
 }
 
 /* Every run is dispersed and unaligned for a while after its warm-up; a tenth of it is long. */
-void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal__meter *meter,
+void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal__monitor *monitor,
                              char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal__collapse_policy *p = &w->policy;
     char remedy[120] = "lower --gain";
     sentence[0] = '\0';
-    if (step <= p->warmup || !zonal__meter_dispersed(meter)) {
+    if (step <= p->warmup || !zonal__monitor_dispersed(monitor)) {
         w->dispersed_from = -1;
         return;
     }
@@ -51,5 +52,5 @@ void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": dispersed, not aligned, for %" PRId64
              " steps: views of an image share %.1f %% of the variance; %s",
-             step, step - w->dispersed_from, 100 * meter->rho, remedy);
+             step, step - w->dispersed_from, 100 * monitor->rho, remedy);
 }

@@ -1,13 +1,13 @@
 /*
- * What a run does about its monitors (train/meter.h): a collapse is a warning, once for as long as
- * it lasts, or the end of the run; a plateau, on which projections are dispersed and views not
+ * What a run does about its monitors (train/monitor.h): a collapse is a warning, once for as long
+ * as it lasts, or the end of the run; a plateau, on which projections are dispersed and views not
  * aligned, is a warning once it has lasted for a tenth of the run.
  *
  *     zonal__collapse_watch watch;
  *     zonal__collapse_watch_init(&watch, &policy);
  *     ...
- *     zonal__collapse_plateau(&watch, step, &meter, sentence);       "" where nothing is to be said
- *     ZONAL_TRY(zonal__collapse_check(&watch, step, &meter, sentence));
+ *     zonal__collapse_plateau(&watch, step, &monitor, sentence);     "" where nothing is to be said
+ *     ZONAL_TRY(zonal__collapse_check(&watch, step, &monitor, sentence));
  *
  * Neither speaks during the warm-up: a network begins near collapse, and the warm-up is there to
  * leave it. A sentence names the remedy by the options of a training.
@@ -15,7 +15,7 @@
 #ifndef ZONAL_TRAIN_COLLAPSE_H
 #define ZONAL_TRAIN_COLLAPSE_H
 
-#include "train/meter.h"
+#include "train/monitor.h"
 #include "zonal/loss.h"
 
 enum { ZONAL__COLLAPSE_SENTENCE = 400 };
@@ -30,7 +30,7 @@ typedef struct zonal__collapse_policy {
 typedef struct zonal__collapse_watch {
     zonal__collapse_policy policy;
     int collapsed;          /* the last monitor said so */
-    int64_t dispersed_from; /* the step from which on they have said "dispersed"; -1: they do not */
+    int64_t dispersed_from; /* the step from which on they have said "dispersed"; -1: it does not */
     int plateau_said;
 } zonal__collapse_watch;
 
@@ -38,9 +38,10 @@ void zonal__collapse_watch_init(zonal__collapse_watch *watch, const zonal__colla
 
 /* ZONAL_NUMERIC for a collapse that ends the run. */
 zonal_status zonal__collapse_check(zonal__collapse_watch *watch, int64_t step,
-                                   const zonal__meter *meter,
+                                   const zonal__monitor *monitor,
                                    char sentence[ZONAL__COLLAPSE_SENTENCE]);
-void zonal__collapse_plateau(zonal__collapse_watch *watch, int64_t step, const zonal__meter *meter,
+void zonal__collapse_plateau(zonal__collapse_watch *watch, int64_t step,
+                             const zonal__monitor *monitor,
                              char sentence[ZONAL__COLLAPSE_SENTENCE]);
 
 #endif

@@ -116,10 +116,10 @@ void zonal__event_log_step(zonal__event_log *log, const zonal__step_line *line) 
     add(log, line->step, sizeof scalars / sizeof scalars[0], scalars);
 }
 
-void zonal__event_log_meter(zonal__event_log *log, int64_t step, const zonal__meter *meter) {
-    const zonal__scalar scalars[] = {{"monitor/mean_cosine", meter->mean_cosine},
-                                     {"monitor/effective_rank", meter->effective_rank},
-                                     {"monitor/rho", meter->rho}};
+void zonal__event_log_monitor(zonal__event_log *log, int64_t step, const zonal__monitor *monitor) {
+    const zonal__scalar scalars[] = {{"monitor/mean_cosine", monitor->mean_cosine},
+                                     {"monitor/effective_rank", monitor->effective_rank},
+                                     {"monitor/rho", monitor->rho}};
     add(log, step, sizeof scalars / sizeof scalars[0], scalars);
 }
 

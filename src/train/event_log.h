@@ -4,7 +4,7 @@
  *
  *     step    loss/total, loss/invariance, loss/discrepancy, optimiser/learning_rate,
  *             optimiser/gradient_norm, speed/images_per_second
- *     meter   monitor/mean_cosine, monitor/effective_rank, monitor/rho
+ *     monitor monitor/mean_cosine, monitor/effective_rank, monitor/rho
  *     eval    eval/retrieval_r1, _r3, _r5, _map, or eval/knn_accuracy
  *
  * Curves are a copy: where they cannot be written, the log says so once and the run goes on without
@@ -18,7 +18,7 @@
 #include "core/error.h"
 
 struct zonal__step_line;
-struct zonal__meter;
+struct zonal__monitor;
 struct zonal__online_result;
 
 typedef struct zonal__event_log zonal__event_log;
@@ -28,7 +28,8 @@ zonal_status zonal__event_log_open(const char *run, int64_t step, zonal__event_l
 void zonal__event_log_close(zonal__event_log *log);
 
 void zonal__event_log_step(zonal__event_log *log, const struct zonal__step_line *line);
-void zonal__event_log_meter(zonal__event_log *log, int64_t step, const struct zonal__meter *meter);
+void zonal__event_log_monitor(zonal__event_log *log, int64_t step,
+                              const struct zonal__monitor *monitor);
 void zonal__event_log_eval(zonal__event_log *log, int64_t step,
                            const struct zonal__online_result *result);
 void zonal__event_log_sync(zonal__event_log *log);

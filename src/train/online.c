@@ -11,14 +11,14 @@ static zonal_status extract(const zonal__online_options *options, zonal__model *
                             zonal__source *source, int views, float *features, float *projections) {
     zonal__features_options wanted = {.source = source,
                                       .views = views,
-                                      .laws = options->laws,
+                                      .augmentations = options->augmentations,
                                       .width = options->side,
                                       .height = options->side,
-                                      .largest_side = options->largest_side,
+                                      .max_side = options->max_side,
                                       .seed = options->seed,
                                       .threads = options->threads};
     memcpy(wanted.mean, options->mean, sizeof wanted.mean);
-    memcpy(wanted.deviation, options->deviation, sizeof wanted.deviation);
+    memcpy(wanted.std, options->std, sizeof wanted.std);
     return zonal__features_extract(model, &wanted, features, projections);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Evaluation while a network trains: a small one, on a part of the pictures that it does not learn
+ * Evaluation while a network trains: a small one, on a part of the images that it does not learn
  * from, with a number that says which checkpoint is the best. The network is not changed.
  */
 #ifndef ZONAL_TRAIN_ONLINE_H
@@ -10,17 +10,17 @@
 
 typedef enum zonal__online_protocol {
     ZONAL__ONLINE_NONE = 0,
-    ZONAL__ONLINE_RETRIEVAL = 1, /* does a projection find the other view of its picture? */
+    ZONAL__ONLINE_RETRIEVAL = 1, /* does a projection find the other view of its image? */
     ZONAL__ONLINE_KNN = 2        /* do the nearest features have the same class? */
 } zonal__online_protocol;
 
 typedef struct zonal__online_options {
     zonal__online_protocol protocol;
-    zonal__source *queries, *memory; /* memory: k-NN's labelled pictures to compare with */
-    const zonal__view_law *laws;     /* retrieval: of both views; k-NN: of the one */
-    int side;                        /* of the views */
-    int largest_side;                /* of the images, as in zonal__loader_options */
-    float mean[3], deviation[3];
+    zonal__source *queries, *memory;          /* memory: k-NN's labelled images to compare with */
+    const zonal__augmentation *augmentations; /* retrieval: of both views; k-NN: of the one */
+    int side;                                 /* of the views */
+    int max_side;                             /* of the images, as in zonal__loader_options */
+    float mean[3], std[3];
     uint64_t seed; /* of the views' draws: the same in every evaluation */
     int k;         /* k-NN; at most the memory's count */
     double temperature;
@@ -28,7 +28,7 @@ typedef struct zonal__online_options {
     int threads;
 } zonal__online_options;
 
-enum { ZONAL__ONLINE_GROUP = 100 }; /* pictures among which retrieval looks: the paper's */
+enum { ZONAL__ONLINE_GROUP = 100 }; /* images among which retrieval looks: the paper's */
 
 typedef struct zonal__online_result {
     zonal__online_protocol protocol;

@@ -6,15 +6,15 @@
 #include "nn/resnet.h"
 #include "zonal/uniformity.h"
 
-static const char *const laws[] = {"auto", "byol", "texture", NULL};
-static const char *const crops[] = {"auto", "centre", "whole", NULL};
+static const char *const augmentations[] = {"auto", "byol", "texture", NULL};
+static const char *const crops[] = {"auto", "center", "whole", NULL};
 static const char *const networks[] = {"resnet18", "resnet34", "resnet50", NULL};
 static const char *const stems[] = {"auto", "imagenet", "small", NULL};
 static const char *const activations[] = {"gelu", "relu", NULL};
 static const char *const optimisers[] = {"adamw", "sgd", "lars", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
-static const char *const residences[] = {"auto", "resident", "streamed", NULL};
+static const char *const data_locations[] = {"auto", "device", "host", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
 
@@ -44,10 +44,10 @@ static zonal_status set_per_channel(void *values, const zonal__option *option, c
                           shown);
     for (int c = 0; c < numbers.count; c++)
         if (!(fabs(numbers.value[c]) <= 1e6) ||
-            (strcmp(option->name, "deviation") == 0 && numbers.value[c] < 1e-6))
+            (strcmp(option->name, "std") == 0 && numbers.value[c] < 1e-6))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
                               "%s is for pixels from 0 to 1: a mean must be at most 1e6, a "
-                              "deviation from 1e-6 to 1e6, got %s",
+                              "std from 1e-6 to 1e6, got %s",
                               shown, text);
     *(zonal__per_channel *)((char *)values + option->target) = numbers;
     return ZONAL_OK;
@@ -130,21 +130,21 @@ enum { OVER = ZONAL__OPTION_OVER, UNDER = ZONAL__OPTION_UNDER, LINE = ZONAL__OPT
 static const char *const not_for_training[] = {"raw", "unit", "dtype", "implementation", NULL};
 
 const zonal__option zonal__train_table[] = {
-    /* pictures */
+    /* images */
     TEXT("data", data, NULL, "PATH", 0,
          "a folder or file of images, or textures:FAMILY; the same as DIR"),
     WORD("split", split, zonal__split_words, "train", "the split to train on"),
     TEXT("class-list", source.class_list, NULL, "FILE", 0,
          "folders: only these classes, one name per line, in this order"),
     WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as in the images"),
-    WHOLE("least-side", source.least_side, "0", 0, 32768,
+    WHOLE("min-side", source.min_side, "0", 0, 32768,
           "JPEG: decode at a half, a quarter or an eighth as long as both sides are at least this "
           "long; 0: full size"),
     WHOLE(
-        "largest-side", largest_side, "0", 0, 32768,
+        "max-side", max_side, "0", 0, 32768,
         "images with a longer side are shrunk to it when they are read; 0: 512, or twice the side "
         "of the views if that is more"),
-    NUMBER("bad-limit", source.bad_limit, "0.01", 0, 1, OVER,
+    NUMBER("max-corrupt", source.max_corrupt, "0.01", 0, 1, OVER,
            "the largest share of corrupt images that is accepted"),
     SHARE("val-share", source.val_share, "0.1",
           "share of each class for validation, if the data set has no splits"),
@@ -156,27 +156,27 @@ const zonal__option zonal__train_table[] = {
           "textures: their width and height; 256 unless given"),
     PER_CHANNEL("mean", mean,
                 "subtracted from pixels in [0, 1]; ImageNet's for RGB, 0.5 for grey unless given"),
-    PER_CHANNEL("deviation", deviation,
+    PER_CHANNEL("std", std,
                 "divides them afterwards; ImageNet's for RGB, 0.25 for grey unless given"),
 
     /* views */
-    WHOLE("views", views, "2", 1, 16, "global views of each picture"),
+    WHOLE("views", views, "2", 1, 16, "global views of each image"),
     WHOLE("side", side, "0", 0, 1024,
           "width and height of the views; 0: 224, or the shorter side of the images if that is "
           "less"),
-    WHOLE("local-views", local_views, "0", 0, 16, "local views of each picture"),
+    WHOLE("local-views", local_views, "0", 0, 16, "local views of each image"),
     WHOLE("local-side", local_side, "0", 0, 1024,
           "their width and height; 0: three sevenths of the side, as 96 of 224"),
-    WORD("law", law, laws, "auto",
+    WORD("augmentation", augmentation, augmentations, "auto",
          "byol: crops and colours, for photographs; texture: rotation, scale, contrast, erasing; "
          "auto: texture for textures"),
     WORD("crop", crop, crops, "auto",
          "the part of an image that evaluations use: its centre, 7/8 of the shorter side, or the "
          "whole; auto: the whole of textures and of images no larger than the views"),
-    RANGE("view-area", view.area, "byol: share of the picture; 0.08,1 unless given"),
+    RANGE("view-area", view.area, "byol: share of the image; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
-    SHARE("view-mirror", view.mirror, NULL, "byol: probability; 0.5 unless given"),
+    SHARE("view-flip", view.flip, NULL, "byol: probability of a horizontal flip; 0.5 unless given"),
     SHARE("view-jitter", view.jitter, NULL, "byol: probability of colour jitter; 0.8"),
     NUMBER("view-brightness", view.brightness, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
     NUMBER("view-contrast", view.contrast, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
@@ -190,9 +190,10 @@ const zonal__option zonal__train_table[] = {
     SHARE("view-shift", view.shift, NULL, "texture: share of the side; 0.2"),
     RANGE("view-scale", view.scale, "texture: magnification; 0.8,1.25"),
     NUMBER("view-shear", view.shear, NULL, 0, INFINITY, 0, "texture: tangent; 0.2"),
-    RANGE("view-added", view.added, "texture: brightness added; -0.2,0.2"),
-    RANGE("view-times", view.times, "texture: contrast factor; 0.7,1.3"),
-    NUMBER("view-noise", view.noise, NULL, 0, INFINITY, 0, "texture: deviation of noise; 0.05"),
+    RANGE("view-brightness-added", view.added, "texture: brightness added; -0.2,0.2"),
+    RANGE("view-contrast-factor", view.times, "texture: contrast factor; 0.7,1.3"),
+    NUMBER("view-noise", view.noise, NULL, 0, INFINITY, 0,
+           "texture: standard deviation of the noise; 0.05"),
     SHARE("view-erase", view.erase, NULL, "texture: probability of a black rectangle; 1"),
     RANGE("view-erase-side", view.erase_side,
           "texture: its sides as shares of the view's; 0.1,0.4"),
@@ -211,7 +212,7 @@ const zonal__option zonal__train_table[] = {
     WORD("activation", activation, activations, "gelu", "of the projector"),
     FLAG("projector-norm", projector_norm, "yes", "batch norms between the projector's layers"),
     FLAG("projector-bias", projector_bias, "yes", "a bias in its last layer"),
-    FLAG("zero-last-scale", zero_last_scale, NULL,
+    FLAG("zero-init-residual", zero_init_residual, NULL,
          "initialise the last scale of each block to 0, so that it starts as its shortcut"),
 
     TEXT("init", init, NULL, "FILE", 0,
@@ -257,8 +258,8 @@ const zonal__option zonal__train_table[] = {
          "of the network; auto: bf16 on CUDA and on processors with AMX, else fp32"),
     TEXT("device", device, "auto", "NAME", 0,
          "cpu, cuda, cuda:1 ...; auto: CUDA if there is a device"),
-    WORD("residence", residence, residences, "auto",
-         "CUDA: all images on the device, or those of each step"),
+    WORD("data-location", data_location, data_locations, "auto",
+         "CUDA: where the images lie: on the device, or on the host, copied step by step"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
     WHOLE("seed", seed, "0", 0, INFINITY, "seed of weights, order, views and sliced losses"),
     WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: one for each processor"),
@@ -284,7 +285,7 @@ const zonal__option zonal__train_table[] = {
      .initial = "refuse",
      .rules = LINE,
      .help = "--resume: what to do if images were added, removed or replaced since"},
-    TEXT("choices", choices, NULL, "FILE", LINE,
+    TEXT("autotune-cache", autotune_cache, NULL, "FILE", LINE,
          "CUDA: use another run's autotuning cache, for the same bits as that run's"),
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,

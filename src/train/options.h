@@ -5,13 +5,13 @@
 #ifndef ZONAL_TRAIN_OPTIONS_H
 #define ZONAL_TRAIN_OPTIONS_H
 
+#include "data/augmentation.h"
 #include "data/source_options.h"
-#include "data/view_law.h"
 #include "loss/options.h"
 
 /* Numbers that a word stands for, in the order of the words. */
-enum { ZONAL__FRAME_AUTO, ZONAL__FRAME_CENTRE, ZONAL__FRAME_WHOLE };
-enum { ZONAL__LAW_AUTO, ZONAL__LAW_BYOL, ZONAL__LAW_TEXTURE };
+enum { ZONAL__EVAL_CROP_AUTO, ZONAL__EVAL_CROP_CENTER, ZONAL__EVAL_CROP_WHOLE };
+enum { ZONAL__AUGMENTATION_AUTO, ZONAL__AUGMENTATION_BYOL, ZONAL__AUGMENTATION_TEXTURE };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
@@ -26,22 +26,22 @@ typedef struct zonal__per_channel {
 } zonal__per_channel;
 
 typedef struct zonal__train_settings {
-    /* pictures */
+    /* images */
     const char *data;
     int split;
     zonal__source_settings source;
-    int64_t largest_side;
-    zonal__per_channel mean, deviation;
+    int64_t max_side;
+    zonal__per_channel mean, std;
     /* views; "view" holds only what was given */
     int64_t views, side, local_views, local_side;
-    int law, crop;
-    zonal__view_law view;
+    int augmentation, crop;
+    zonal__augmentation view;
     zonal__range local_area;
     /* network */
     int network, stem;
     double width;
     const char *projector, *init;
-    int activation, projector_norm, projector_bias, zero_last_scale;
+    int activation, projector_norm, projector_bias, zero_init_residual;
     /* loss */
     const char *method;
     zonal_objective_options objective; /* as given: the method's own are in the trainer's options */
@@ -51,7 +51,7 @@ typedef struct zonal__train_settings {
     /* run */
     int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
     const char *device;
-    int precision, residence, graph;
+    int precision, data_location, graph;
     /* watching */
     int64_t log_every, checkpoint_every, keep;
     int on_collapse, tensorboard;
@@ -60,7 +60,7 @@ typedef struct zonal__train_settings {
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
     /* this run's own: not in its configuration */
-    const char *out, *resume, *config, *choices;
+    const char *out, *resume, *config, *autotune_cache;
     int changed_data;
     int quiet, dump_config; /* the program's */
 } zonal__train_settings;
@@ -83,12 +83,12 @@ int zonal__train_option_may_change(const char *name);
 zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
                                     int *count);
 
-/* Copies the given --view-... options over those of a law; "local": of a local view. */
+/* Copies the given --view-... options over those of an augmentation; "local": of a local view. */
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
-                              int local, zonal__view_law *law);
+                              int local, zonal__augmentation *augmentation);
 
-/* The first given --view-... option that views of the law, which is settled, do not use; NULL:
- * there is none. */
+/* The first given --view-... option that views of the augmentation, which is settled, do not use;
+ * NULL: there is none. */
 const char *zonal__train_unused_view(const zonal__train_settings *settings,
                                      const zonal__options *options);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE, LAW, CROP, MEAN, DEVIATION };
-const char *const zonal__preprocessing_names[ZONAL__PREPROCESSING_NOTES] = {"side", "law", "crop",
-                                                                            "mean", "deviation"};
+enum { SIDE, AUGMENTATION, CROP, MEAN, STD };
+const char *const zonal__preprocessing_names[ZONAL__PREPROCESSING_NOTES] = {"side", "augmentation",
+                                                                            "crop", "mean", "std"};
 
 /* With as few digits as read back to the same float. */
 static int put_float(char *out, size_t size, float value) {
@@ -31,24 +31,24 @@ static void put_channels(const float value[3], int channels, char out[ZONAL__PRE
 
 void zonal__preprocessing_of_run(const zonal__training *t, zonal__preprocessing *out) {
     const zonal__train_settings *s = &t->settings;
-    const int texture = s->law == ZONAL__LAW_TEXTURE;
-    float mean[3], deviation[3];
+    const int texture = s->augmentation == ZONAL__AUGMENTATION_TEXTURE;
+    float mean[3], std[3];
     memset(out, 0, sizeof *out);
-    zonal__training_normalisation(t, mean, deviation);
+    zonal__training_normalisation(t, mean, std);
     snprintf(out->text[SIDE], ZONAL__PREPROCESSING_TEXT, "%" PRId64, s->side);
-    snprintf(out->text[LAW], ZONAL__PREPROCESSING_TEXT, texture ? "texture" : "byol");
-    if (texture || s->crop != ZONAL__FRAME_AUTO)
+    snprintf(out->text[AUGMENTATION], ZONAL__PREPROCESSING_TEXT, texture ? "texture" : "byol");
+    if (texture || s->crop != ZONAL__EVAL_CROP_AUTO)
         snprintf(out->text[CROP], ZONAL__PREPROCESSING_TEXT,
-                 texture || s->crop == ZONAL__FRAME_WHOLE ? "whole" : "centre");
+                 texture || s->crop == ZONAL__EVAL_CROP_WHOLE ? "whole" : "center");
     put_channels(mean, (int)s->source.channels, out->text[MEAN]);
-    put_channels(deviation, (int)s->source.channels, out->text[DEVIATION]);
+    put_channels(std, (int)s->source.channels, out->text[STD]);
 }
 
 static int is_meant(int which, const char *text) {
     const size_t length = strlen(text);
     if (length == 0 || length >= ZONAL__PREPROCESSING_TEXT) return 0;
-    if (which == LAW) return strcmp(text, "byol") == 0 || strcmp(text, "texture") == 0;
-    if (which == CROP) return strcmp(text, "centre") == 0 || strcmp(text, "whole") == 0;
+    if (which == AUGMENTATION) return strcmp(text, "byol") == 0 || strcmp(text, "texture") == 0;
+    if (which == CROP) return strcmp(text, "center") == 0 || strcmp(text, "whole") == 0;
     return strspn(text, which == SIDE ? "0123456789" : "0123456789.,+-e") == length;
 }
 
@@ -79,6 +79,6 @@ const char *zonal__preprocessing_get(const zonal__preprocessing *p, const char *
 
 void zonal__preprocessing_describe(const zonal__preprocessing *p,
                                    char out[ZONAL__PREPROCESSING_SENTENCE]) {
-    snprintf(out, ZONAL__PREPROCESSING_SENTENCE, "%s px, %s, mean %s, deviation %s", p->text[SIDE],
-             p->text[CROP], p->text[MEAN], p->text[DEVIATION]);
+    snprintf(out, ZONAL__PREPROCESSING_SENTENCE, "%s px, %s, mean %s, std %s", p->text[SIDE],
+             p->text[CROP], p->text[MEAN], p->text[STD]);
 }

@@ -4,12 +4,12 @@
  *
  *     zonal.side         "32"                    width and height of what the network sees
  *     zonal.channels     "3"
- *     zonal.law          "byol", "texture"       how the image is resampled (below)
- *     zonal.crop         "centre", "whole"
+ *     zonal.augmentation "byol", "texture"       how the image is resampled (below)
+ *     zonal.crop         "center", "whole"
  *     zonal.mean         "0.485,0.456,0.406"     taken off, of elements in [0, 1]; or one for all
- *     zonal.deviation    "0.229,0.224,0.225"     what they are then divided by
+ *     zonal.std          "0.229,0.224,0.225"     what they are then divided by
  *
- * "centre" is the square in the middle whose side is 7/8 of the image's shorter side, "whole" all
+ * "center" is the square in the middle whose side is 7/8 of the image's shorter side, "whole" all
  * of it, stretched. byol resamples by the triangle filter, widened where it shrinks (antialiased
  * bilinear), texture bilinearly between pixels with zeros outside.
  */
@@ -41,7 +41,7 @@ zonal_status zonal__preprocessing_of_file(const zonal__safetensors *file,
 /* The value by the name of its option; "" where it is not known. */
 const char *zonal__preprocessing_get(const zonal__preprocessing *preprocessing, const char *name);
 
-/* "32 px, centre, mean 0.5, deviation 0.25". */
+/* "32 px, center, mean 0.5, std 0.25". */
 enum { ZONAL__PREPROCESSING_SENTENCE = 4 * ZONAL__PREPROCESSING_TEXT + 32 };
 void zonal__preprocessing_describe(const zonal__preprocessing *preprocessing,
                                    char out[ZONAL__PREPROCESSING_SENTENCE]);

@@ -47,7 +47,7 @@ static int64_t step_of(const char *name) {
 
 /* The files of a run that lie in the folder itself. */
 static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt", "data.txt",
-                                        "choices.txt"};
+                                        "autotune.txt"};
 enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
 
 static int is_own_file(const char *name) {

@@ -8,7 +8,7 @@
  *     checkpoints/best.safetensors             the one with the highest score
  *     events/                                  the same as metrics.jsonl, for TensorBoard
  *     data.txt                                 which images it is trained on (data_record.h)
- *     choices.txt                              CUDA: the algorithms that were measured best
+ *     autotune.txt                             CUDA: the algorithms that were measured best
  *     eval/NAME.json                           later evaluations
  *
  *     ZONAL_TRY(zonal__run_folder_create("runs/disks-1", config, keep, &folder));
@@ -34,7 +34,7 @@
  *
  *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
  *                  seconds (of training so far)
- *     meter        mean_cosine, effective_rank, expected_rank (that of uniform points), log10_p,
+ *     monitor      mean_cosine, effective_rank, expected_rank (that of uniform points), log10_p,
  *                  rho
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
  *     checkpoint   score, best (whether it is the highest so far)
@@ -50,7 +50,7 @@
 #include "core/jsonl.h"
 #include "train/data_record.h"
 #include "train/event_log.h"
-#include "train/meter.h"
+#include "train/monitor.h"
 #include "train/online.h"
 #include "train/trainer.h"
 
@@ -123,8 +123,8 @@ typedef struct zonal__step_line {
 } zonal__step_line;
 
 zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__step_line *line);
-zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step,
-                                         const zonal__meter *meter);
+zonal_status zonal__run_folder_add_monitor(zonal__run_folder *folder, int64_t step,
+                                           const zonal__monitor *monitor);
 zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
                                         const zonal__online_result *result);
 

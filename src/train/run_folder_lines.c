@@ -47,16 +47,16 @@ zonal_status zonal__run_folder_add_step(zonal__run_folder *folder, const zonal__
     return end_line(folder, &json);
 }
 
-zonal_status zonal__run_folder_add_meter(zonal__run_folder *folder, int64_t step,
-                                         const zonal__meter *meter) {
+zonal_status zonal__run_folder_add_monitor(zonal__run_folder *folder, int64_t step,
+                                           const zonal__monitor *monitor) {
     zonal__json json;
-    begin_line(&json, "meter", step);
-    zonal__json_key_double(&json, "mean_cosine", meter->mean_cosine);
-    zonal__json_key_double(&json, "effective_rank", meter->effective_rank);
-    zonal__json_key_double(&json, "expected_rank", meter->expected_rank);
-    zonal__json_key_double(&json, "log10_p", meter->log10_p);
-    zonal__json_key_double(&json, "rho", meter->rho);
-    zonal__event_log_meter(folder->events, step, meter);
+    begin_line(&json, "monitor", step);
+    zonal__json_key_double(&json, "mean_cosine", monitor->mean_cosine);
+    zonal__json_key_double(&json, "effective_rank", monitor->effective_rank);
+    zonal__json_key_double(&json, "expected_rank", monitor->expected_rank);
+    zonal__json_key_double(&json, "log10_p", monitor->log10_p);
+    zonal__json_key_double(&json, "rho", monitor->rho);
+    zonal__event_log_monitor(folder->events, step, monitor);
     return end_line(folder, &json);
 }
 

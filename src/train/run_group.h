@@ -1,6 +1,7 @@
 /*
  * Which runs are samples of one experiment: those that differ in nothing but the seed. A mean and
- * a deviation over runs mean something for these alone, so code that averages runs asks here.
+ * a standard deviation over runs mean something for these alone, so code that averages runs asks
+ * here.
  *
  *     zonal__run_settings settings;
  *     ZONAL_TRY(zonal__run_settings_read("RUN/config.toml", &settings));

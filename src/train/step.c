@@ -51,15 +51,15 @@ static zonal_status check_loss(const zonal_objective_parts *loss, int64_t step) 
                       (long long)step);
 }
 
-/* Of t->projections, with its gradient in t->slopes. */
+/* Of t->projections, with its gradient in t->gradients. */
 static zonal_status take_loss(zonal__trainer *t) {
     void *z = t->wide_projections ? t->wide_projections : t->projections;
-    void *dz = t->wide_slopes ? t->wide_slopes : t->slopes;
+    void *dz = t->wide_gradients ? t->wide_gradients : t->gradients;
     if (t->wide_projections) widen(projection_count(t), t->projections, t->wide_projections);
     ZONAL_TRY(zonal_objective_execute(t->objective, z, &t->output->loss, dz));
     if (!zonal__device_is_host(t->device)) return ZONAL_OK; /* zonal__trainer_metrics looks at it */
     ZONAL_TRY(check_loss(&t->output->loss, t->done));
-    if (t->wide_slopes) narrow(projection_count(t), t->wide_slopes, t->slopes);
+    if (t->wide_gradients) narrow(projection_count(t), t->wide_gradients, t->gradients);
     return ZONAL_OK;
 }
 
@@ -76,11 +76,11 @@ static zonal_status one_pass(zonal__trainer *t) {
                                      rows_of(t, g, t->projections), &outputs));
     ZONAL_TRY(take_loss(t));
     for (int g = 0; g < t->options.loader.groups; g++)
-        ZONAL_TRY(zonal__run_backward(t->groups[g].run, rows_of(t, g, t->slopes), g > 0));
+        ZONAL_TRY(zonal__run_backward(t->groups[g].run, rows_of(t, g, t->gradients), g > 0));
     return ZONAL_OK;
 }
 
-/* ---- m pictures at a time, in two passes ----------------------------------------------------- */
+/* ---- m images at a time, in two passes ------------------------------------------------------- */
 
 /* The rows (views or projections, "bytes" each) of one micro-batch lie as m rows in each of a
  * group's [views][batch]; gathered they are [views][m]. */
@@ -136,8 +136,9 @@ static zonal_status two_passes(zonal__trainer *t) {
     for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
             ZONAL_TRY(embed_micro(t, g, k));
-            ZONAL_TRY(gather(t, g, k, row_bytes(t), rows_of(t, g, t->slopes), t->micro_slopes));
-            ZONAL_TRY(zonal__run_backward(t->groups[g].run, t->micro_slopes, k > 0 || g > 0));
+            ZONAL_TRY(
+                gather(t, g, k, row_bytes(t), rows_of(t, g, t->gradients), t->micro_gradients));
+            ZONAL_TRY(zonal__run_backward(t->groups[g].run, t->micro_gradients, k > 0 || g > 0));
         }
     return ZONAL_OK;
 }

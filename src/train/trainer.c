@@ -27,7 +27,7 @@ static zonal_status check(const zonal__trainer_options *o) {
                           ZONAL__LOADER_GROUPS, o->loader.groups);
     if (micro < 0 || (micro > 0 && batch % micro != 0))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "micro_batch must divide the batch of %lld pictures, got %lld",
+                          "micro_batch must divide the batch of %lld images, got %lld",
                           (long long)batch, (long long)micro);
     return zonal__schedule_check(&o->schedule);
 }
@@ -37,7 +37,7 @@ static zonal_status make_model(zonal__trainer *t) {
     ZONAL_TRY(zonal__device_optimisers(t->device, &t->optimisers));
     t->micro = o->micro_batch > 0 ? o->micro_batch : o->loader.batch;
     ZONAL_TRY(zonal__model_create(&o->network, t->device, &t->model));
-    return zonal__model_initialise(t->model, o->seed, o->zero_last_scale);
+    return zonal__model_initialise(t->model, o->seed, o->zero_init_residual);
 }
 
 static zonal_status make_group(zonal__trainer *t, int g) {
@@ -73,20 +73,20 @@ static zonal_status make_rows(zonal__trainer *t) {
     ZONAL_TRY(
         zonal__device_alloc(t->device, (size_t)rows * row, "the projections", &t->projections));
     ZONAL_TRY(zonal__device_alloc(t->device, (size_t)rows * row, "the projections' gradient",
-                                  &t->slopes));
+                                  &t->gradients));
     ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->input, "a step's numbers", &memory));
     t->input = memory;
     ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->output, "a step's results", &memory));
     t->output = memory;
     if (zonal__device_is_host(t->device) && t->options.network.dtype == ZONAL_DTYPE_BF16) {
         ZONAL_TRY(ZONAL_NEW(&t->wide_projections, rows * dim, "the projections"));
-        ZONAL_TRY(ZONAL_NEW(&t->wide_slopes, rows * dim, "the projections' gradient"));
+        ZONAL_TRY(ZONAL_NEW(&t->wide_gradients, rows * dim, "the projections' gradient"));
     }
     if (t->micro == batch) return ZONAL_OK;
     row *= (size_t)(rows / batch * t->micro); /* room for all views; a group has fewer */
     ZONAL_TRY(
         zonal__device_alloc(t->device, row, "a micro-batch's projections", &t->micro_projections));
-    ZONAL_TRY(zonal__device_alloc(t->device, row, "a micro-batch's gradient", &t->micro_slopes));
+    ZONAL_TRY(zonal__device_alloc(t->device, row, "a micro-batch's gradient", &t->micro_gradients));
     ZONAL_TRY(zonal__device_alloc(t->device, (size_t)t->model->graph.statistic_size * sizeof(float),
                                   "a copy of the running statistics", &memory));
     t->kept_statistics = memory;
@@ -149,7 +149,7 @@ static zonal_status make_optimiser(zonal__trainer *t) {
     return status;
 }
 
-/* ---- create: pictures ------------------------------------------------------------------------ */
+/* ---- create: images -------------------------------------------------------------------------- */
 
 static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
     zonal__loader_options loader = t->options.loader;
@@ -160,7 +160,7 @@ static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
     if (!is_host(t))
         return zonal__feed_create(&(zonal__feed_options){.device = t->device,
                                                          .loader = loader,
-                                                         .residence = t->options.residence},
+                                                         .data_location = t->options.data_location},
                                   &t->feed);
     zonal__loader_destroy(t->loader);
     return zonal__loader_create(&loader, &t->loader);
@@ -205,7 +205,7 @@ static zonal_status make_fixed_views(zonal__trainer *t, int g) {
     return status;
 }
 
-static zonal_status make_pictures(zonal__trainer *t) {
+static zonal_status make_images(zonal__trainer *t) {
     if (!t->options.fixed_views) return make_loader(t, 0);
     for (int g = 0; g < t->options.loader.groups; g++) ZONAL_TRY(make_fixed_views(t, g));
     return ZONAL_OK;
@@ -219,7 +219,7 @@ static zonal_status build_for_batch(zonal__trainer *t) {
     ZONAL_TRY(make_rows(t));
     ZONAL_TRY(make_objective(t));
     ZONAL_TRY(make_optimiser(t));
-    return make_pictures(t); /* last: resident pictures take what the rest has left */
+    return make_images(t); /* last: resident images take what the rest has left */
 }
 
 static zonal_status build(zonal__trainer *t) {
@@ -265,9 +265,8 @@ static void drop_launch(zonal__trainer *t) {
 }
 
 static void drop_arrays(zonal__trainer *t) {
-    void *const arrays[] = {t->projections,    t->slopes,       t->input,
-                            t->output,         t->micro_slopes, t->micro_projections,
-                            t->kept_statistics};
+    void *const arrays[] = {t->projections,     t->gradients,         t->input,          t->output,
+                            t->micro_gradients, t->micro_projections, t->kept_statistics};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         zonal__device_free(t->device, arrays[i]);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
@@ -287,7 +286,7 @@ void zonal__trainer_destroy(zonal__trainer *t) {
     drop_arrays(t);
     zonal__model_destroy(t->model);
     zonal__free(t->wide_projections);
-    zonal__free(t->wide_slopes);
+    zonal__free(t->wide_gradients);
     if (!is_host(t)) drop_launch(t);
     zonal__free(t);
 }

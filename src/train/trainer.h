@@ -1,5 +1,5 @@
 /*
- * Training: pictures -> views -> projections -> loss -> one step of the optimiser.
+ * Training: images -> views -> projections -> loss -> one step of the optimiser.
  *
  *     ZONAL_TRY(zonal__trainer_create(&options, &trainer));
  *     while (zonal__trainer_steps_done(trainer) < total) {
@@ -20,11 +20,11 @@
  * first launch by launch, since libraries load their kernels on first use, the others as a replay
  * of a CUDA graph that holds the whole step, from the making of views to the optimiser.
  *
- * Memory for less than a batch: with micro_batch = m, the batch's pictures go through the network m
+ * Memory for less than a batch: with micro_batch = m, the batch's images go through the network m
  * at a time, each with all of its views, in two passes. The first gathers the projections of the
  * whole batch, of which the loss is taken once; the second goes forward again and back with the
  * loss's gradient. The loss is that of the whole batch; the norms' statistics are those of m
- * pictures. The usual accumulation, which adds up the gradients of losses of m pictures each, is
+ * images. The usual accumulation, which adds up the gradients of losses of m images each, is
  * not offered: the exact losses are functions of the whole batch, and the mean of their values over
  * parts of it is another loss, with another bias.
  */
@@ -41,15 +41,15 @@ typedef struct zonal__trainer_options {
     const zonal__device *device; /* NULL: the CPU */
     zonal__network_spec network;
     zonal_objective_options objective; /* device, precision, dtype and threads are set here */
-    zonal__loader_options loader;    /* group 0: the global views, group 1, if any: the local ones;
-                                      * channels, dtype, seed and first_step are set here */
-    zonal__residence residence;      /* CUDA: where the pictures lie */
-    zonal__optimiser_spec optimiser; /* count and threads are set here */
-    int decay_all;                   /* 1: weight decay on norms and biases as well */
+    zonal__loader_options loader; /* group 0: the global views, group 1, if any: the local ones;
+                                   * channels, dtype, seed and first_step are set here */
+    zonal__data_location data_location; /* CUDA: where the images lie */
+    zonal__optimiser_spec optimiser;    /* count and threads are set here */
+    int decay_all;                      /* 1: weight decay on batch norms and biases as well */
     zonal__schedule schedule;
     uint64_t seed; /* of the first weights, the order, the views and sliced losses */
-    int zero_last_scale;
-    int64_t micro_batch; /* pictures that go through the network at a time; 0: the whole batch */
+    int zero_init_residual;
+    int64_t micro_batch; /* images that go through the network at a time; 0: the whole batch */
     int no_graph;        /* CUDA, 1: every step launch by launch */
     int fixed_views;     /* 1: for benchmarks: no source and no views of it, but random numbers,
                           * drawn once, in every step */
@@ -65,7 +65,7 @@ typedef struct zonal__metrics {
 
 typedef struct zonal__trainer zonal__trainer;
 
-/* *trainer is NULL on failure. The source, the laws of views and the
+/* *trainer is NULL on failure. The source, the augmentations and the
  * configuration must outlive it. ZONAL_MEMORY says
  * what was to be taken, and which option takes less. */
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **trainer);

@@ -21,7 +21,7 @@ typedef struct zonal__step_output {
 
 /* The views of one size. Arrays lie on the device. */
 typedef struct zonal__trainer_group {
-    zonal__run *run;   /* for [views][micro] pictures */
+    zonal__run *run;   /* for [views][micro] images */
     size_t view_bytes; /* of one view */
     size_t first_row;  /* of its projections among those of all views */
     const void *views; /* [views][batch], of the step under way */
@@ -52,11 +52,11 @@ struct zonal__trainer {
     zonal__step_output *output;
     /* z and its gradient, [views of all groups][batch][projection_dim]: in the network's dtype, on
      * the device; and, for a network in bf16 on the host, in fp32, which the loss takes there. */
-    void *projections, *slopes;
-    float *wide_projections, *wide_slopes;
+    void *projections, *gradients;
+    float *wide_projections, *wide_gradients;
     /* Two passes, where micro < batch. */
-    int64_t micro;                          /* pictures at a time */
-    void *micro_projections, *micro_slopes; /* [views of a group][micro][projection_dim] */
+    int64_t micro;                             /* images at a time */
+    void *micro_projections, *micro_gradients; /* [views of a group][micro][projection_dim] */
     float *kept_statistics;
     zonal__trainer_launch launch;
     int64_t done;        /* steps */

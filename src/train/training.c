@@ -88,7 +88,7 @@ zonal_status zonal__training_network(const zonal__training *t, zonal__network_sp
     *spec = zonal__network_defaults();
     if (s->stem == ZONAL__STEM_AUTO || s->source.channels == 0 ||
         s->precision == ZONAL__PRECISION_AUTO)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "stem, channels and precision depend on pictures and "
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "stem, channels and precision depend on images and "
                                           "device here: take the config.toml of a run");
     spec->depth = depths[s->network];
     spec->stem = s->stem == ZONAL__STEM_AS_SMALL ? ZONAL__STEM_SMALL : ZONAL__STEM_IMAGENET;
@@ -168,7 +168,7 @@ static zonal_status check_batch(const zonal__training *t) {
     if (s->batch < 2)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--batch must be at least 2, got %lld: uniformity is a "
-                          "matter between pictures",
+                          "matter between images",
                           (long long)s->batch);
     if (s->batch > t->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -205,10 +205,10 @@ zonal_status zonal__training_open(zonal__training *t) {
                                           "\"data\" in the configuration");
     ZONAL_TRY(zonal__settle_device(t));
     t->trainer = (zonal__trainer_options){.device = t->device,
-                                          .residence = (zonal__residence)s->residence,
+                                          .data_location = (zonal__data_location)s->data_location,
                                           .decay_all = s->decay_all,
                                           .seed = (uint64_t)s->seed,
-                                          .zero_last_scale = s->zero_last_scale,
+                                          .zero_init_residual = s->zero_init_residual,
                                           .micro_batch = s->micro_batch,
                                           .no_graph = !s->graph,
                                           .threads = (int)s->threads};

@@ -1,5 +1,5 @@
 /*
- * A training run as its options describe it: the pictures, the laws of their views and what the
+ * A training run as its options describe it: the images, the augmentations and what the
  * trainer is made with. For whoever trains (train/training_run.h), and for whoever rebuilds the
  * network and the data of a run from RUN/config.toml.
  *
@@ -7,11 +7,11 @@
  *     ZONAL_TRY(zonal__training_read("RUN/config.toml", &training));     or zonal__training_init
  *     ZONAL_TRY(zonal__training_set(&training, "lr", "1e-3"));
  *     ZONAL_TRY(zonal__training_network(&training, &spec));              the network alone
- *     ZONAL_TRY(zonal__training_open(&training));                        opens the pictures too
+ *     ZONAL_TRY(zonal__training_open(&training));                        opens the images too
  *     ... training.trainer, training.source ...
  *     zonal__training_close(&training);
  *
- * What is "auto" is settled by open: by the pictures, the device and the method. The settings then
+ * What is "auto" is settled by open: by the images, the device and the method. The settings then
  * hold the choices, and a configuration that is written afterwards (zonal__config_dump of
  * training.options) names them; so one read from a run folder has nothing left to settle.
  */
@@ -38,13 +38,14 @@ typedef struct zonal__training {
 
     const zonal__device *device; /* set by zonal__training_open */
     zonal__source *source;
-    zonal__view_law laws[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
+    zonal__augmentation
+        augmentations[ZONAL__TRAINING_VIEWS]; /* of the global views, then of the local ones */
     zonal__trainer_options trainer;
     int64_t steps_per_epoch;
     zonal_objective_info weight; /* of uniformity: gain, threshold, selectivity */
 
     zonal__source *queries, *memory; /* of the evaluation on the way; NULL: none needed */
-    zonal__view_law eval_laws[2];
+    zonal__augmentation eval_augmentations[2];
     zonal__online_options online;
     char data[ZONAL__TRAINING_PATH], class_list[ZONAL__TRAINING_PATH]; /* absolute */
     char init[ZONAL__TRAINING_PATH];                                   /* likewise */
@@ -71,13 +72,13 @@ zonal_status zonal__training_network(const zonal__training *training, zonal__net
  * trainer.objective, weight and the projector's widths in trainer.network. */
 zonal_status zonal__training_objective(zonal__training *training);
 
-/* Opens the pictures, settles what is left open and fills "trainer". A training that was parsed
+/* Opens the images, settles what is left open and fills "trainer". A training that was parsed
  * from a command line is zeroed but for settings, options and config. ZONAL_ARGUMENT for what
  * cannot be combined. */
 zonal_status zonal__training_open(zonal__training *training);
 
-/* Of that only what concerns pictures and views: the source, the laws and trainer.loader, for who
- * looks at the pictures without training on them. */
+/* Of that only what concerns images and views: the source, the augmentations and trainer.loader,
+ * for who looks at the images without training on them. */
 zonal_status zonal__training_open_views(zonal__training *training);
 
 /* How many steps the whole training has, once the source is open. */
@@ -89,7 +90,7 @@ int zonal__training_gains_by_bf16(const zonal__training *training);
 /* Opens what the evaluation on the way needs and fills "online". */
 zonal_status zonal__training_open_online(zonal__training *training);
 
-/* Another part of the same pictures, thinned out evenly to at most "most" (0: all of them). */
+/* Another part of the same images, thinned out evenly to at most "most" (0: all of them). */
 zonal_status zonal__training_source(const zonal__training *training, zonal__split split,
                                     int64_t most, zonal__source **source);
 zonal_status zonal__training_thin(zonal__source *source,
@@ -97,8 +98,7 @@ zonal_status zonal__training_thin(zonal__source *source,
 
 /* What is taken off the elements of an image and what they are then divided by, once the channels
  * are settled. */
-void zonal__training_normalisation(const zonal__training *training, float mean[3],
-                                   float deviation[3]);
+void zonal__training_normalisation(const zonal__training *training, float mean[3], float std[3]);
 
 /* The images as they are now, for a new run's folder; release with zonal__data_record_destroy. */
 zonal_status zonal__training_record(const zonal__training *training, zonal__data_record **record);
@@ -115,9 +115,10 @@ zonal_status zonal__training_check_data(const zonal__training *training, const c
 /* The sentence for changes that nobody has allowed; ZONAL_IO. */
 zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_changes *changes);
 
-/* How an image is looked at when it is evaluated, by the settled law and crop: its centre or the
- * whole of it; a texture always whole. */
-void zonal__training_eval_law(const zonal__training *training, zonal__view_law *law);
+/* How an image is looked at when it is evaluated, by the settled augmentation and crop: its centre
+ * or the whole of it; a texture always whole. */
+void zonal__training_eval_augmentation(const zonal__training *training,
+                                       zonal__augmentation *augmentation);
 
 void zonal__training_close(zonal__training *training);
 

@@ -4,17 +4,17 @@
 #include "train/training_parts.h"
 
 static zonal_status open_retrieval(zonal__training *t) {
-    t->eval_laws[0] = t->laws[0];
-    t->eval_laws[1] = t->laws[t->settings.views > 1];
+    t->eval_augmentations[0] = t->augmentations[0];
+    t->eval_augmentations[1] = t->augmentations[t->settings.views > 1];
     if (t->queries->count >= 2) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "retrieval needs 2 pictures or more in the validation part of %s; give "
+                      "retrieval needs 2 images or more in the validation part of %s; give "
                       "--eval none, or more by --val-share",
                       t->settings.data);
 }
 
 static zonal_status open_knn(zonal__training *t) {
-    zonal__training_eval_law(t, &t->eval_laws[0]);
+    zonal__training_eval_augmentation(t, &t->eval_augmentations[0]);
     if (t->queries->classes < 2)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no classes for --eval knn; use retrieval or none",
                           t->settings.data);
@@ -29,7 +29,8 @@ static zonal_status open_knn(zonal__training *t) {
 /* Nobody has asked for an evaluation where there is nothing to evaluate on. */
 static int choose_protocol(const zonal__training *t) {
     if (t->queries->count < 2) return ZONAL__EVAL_NONE;
-    if (t->queries->classes >= 2 && t->settings.law == ZONAL__LAW_BYOL) return ZONAL__EVAL_KNN;
+    if (t->queries->classes >= 2 && t->settings.augmentation == ZONAL__AUGMENTATION_BYOL)
+        return ZONAL__EVAL_KNN;
     return ZONAL__EVAL_RETRIEVAL;
 }
 
@@ -47,13 +48,13 @@ zonal_status zonal__training_open_online(zonal__training *t) {
     t->online = (zonal__online_options){
         .protocol = s->eval == ZONAL__EVAL_KNN ? ZONAL__ONLINE_KNN : ZONAL__ONLINE_RETRIEVAL,
         .queries = t->queries,
-        .laws = t->eval_laws,
+        .augmentations = t->eval_augmentations,
         .side = (int)s->side,
-        .largest_side = (int)s->largest_side,
+        .max_side = (int)s->max_side,
         .seed = (uint64_t)s->seed,
         .device = t->trainer.device,
         .threads = (int)s->threads};
     memcpy(t->online.mean, t->trainer.loader.mean, sizeof t->online.mean);
-    memcpy(t->online.deviation, t->trainer.loader.deviation, sizeof t->online.deviation);
+    memcpy(t->online.std, t->trainer.loader.std, sizeof t->online.std);
     return s->eval == ZONAL__EVAL_KNN ? open_knn(t) : open_retrieval(t);
 }

@@ -20,7 +20,7 @@ void zonal__settle_path(zonal__training *training, const char *name,
                         char room[ZONAL__TRAINING_PATH], const char **setting);
 /* Device, precision and what depends on them. */
 zonal_status zonal__settle_device(zonal__training *training);
-/* Sides, channels, law, crop and stem, by the images of the open source. */
+/* Sides, channels, augmentation, crop and stem, by the images of the open source. */
 zonal_status zonal__settle_views(zonal__training *training);
 void zonal__settle_batch(zonal__training *training);
 

@@ -16,24 +16,24 @@ static void mark(zonal__training_work *w) {
 /* ---- after a step ---------------------------------------------------------------------------- */
 
 static zonal_status read_meter(zonal__training_work *w, const zonal__metrics *metrics,
-                               zonal__meter *meter) {
+                               zonal__monitor *monitor) {
     const zonal__training *t = w->training;
     ZONAL_TRY(zonal__trainer_projections(w->trainer, w->projections));
-    ZONAL_TRY(zonal__meter_read(t->settings.batch,
-                                zonal__trainer_model(w->trainer)->graph.projection_dim,
-                                w->projections, (int)t->settings.threads, meter));
+    ZONAL_TRY(zonal__monitor_read(t->settings.batch,
+                                  zonal__trainer_model(w->trainer)->graph.projection_dim,
+                                  w->projections, (int)t->settings.threads, monitor));
     if (t->trainer.objective.loss.discrepancy !=
         ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
-        zonal__meter_read_alignment(metrics->loss.invariance, t->weight.k, meter);
+        zonal__monitor_read_alignment(metrics->loss.invariance, t->weight.k, monitor);
     return ZONAL_OK;
 }
 
 static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
-                                   const zonal__meter *meter) {
+                                   const zonal__monitor *monitor) {
     char sentence[ZONAL__COLLAPSE_SENTENCE];
-    zonal__collapse_plateau(&w->watch, step, meter, sentence);
+    zonal__collapse_plateau(&w->watch, step, monitor, sentence);
     if (sentence[0]) ZONAL__TELL(w, warned, sentence);
-    ZONAL_TRY(zonal__collapse_check(&w->watch, step, meter, sentence));
+    ZONAL_TRY(zonal__collapse_check(&w->watch, step, monitor, sentence));
     if (sentence[0]) ZONAL__TELL(w, warned, sentence);
     return ZONAL_OK;
 }
@@ -42,7 +42,7 @@ static zonal_status log_step(zonal__training_work *w) {
     const zonal__training *t = w->training;
     int64_t step = zonal__trainer_steps_done(w->trainer);
     zonal__step_line line = {.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
-    zonal__meter meter;
+    zonal__monitor monitor;
     double now;
     ZONAL_TRY(zonal__trainer_metrics(w->trainer, &line.metrics));
     now = zonal__training_now();
@@ -51,12 +51,12 @@ static zonal_status log_step(zonal__training_work *w) {
         (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
     w->loss_sum += line.metrics.loss.total;
     w->losses++;
-    ZONAL_TRY(read_meter(w, &line.metrics, &meter));
+    ZONAL_TRY(read_meter(w, &line.metrics, &monitor));
     ZONAL_TRY(zonal__run_folder_add_step(&w->folder, &line));
-    ZONAL_TRY(zonal__run_folder_add_meter(&w->folder, step, &meter));
-    ZONAL__TELL(w, logged, &line, &meter);
+    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, step, &monitor));
+    ZONAL__TELL(w, logged, &line, &monitor);
     mark(w);
-    return watch_collapse(w, step, &meter);
+    return watch_collapse(w, step, &monitor);
 }
 
 static zonal_status evaluate(zonal__training_work *w) {

@@ -47,7 +47,7 @@ typedef struct zonal__training_events {
     void (*progressed)(void *context, int64_t step);
     /* Once or twice in a run: how long it will take. */
     void (*estimated)(void *context, const zonal__estimated *estimated, int64_t steps_left);
-    void (*logged)(void *context, const zonal__step_line *line, const zonal__meter *meter);
+    void (*logged)(void *context, const zonal__step_line *line, const zonal__monitor *monitor);
     void (*evaluated)(void *context, int64_t step, const zonal__online_result *result);
     void (*saved)(void *context, int64_t step); /* a checkpoint; that of a new run's step 0 too */
     /* Something is wrong, and the run goes on. */

@@ -6,7 +6,7 @@
 #include "backend/training/tables.h"
 #include "train/training_parts.h"
 
-enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_PICTURES = 16 };
+enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_IMAGES = 16 };
 
 int zonal__training_given(const zonal__training *t, const char *name) {
     return zonal__options_source(&t->options, name) > ZONAL__SOURCE_DEFAULT;
@@ -58,14 +58,14 @@ zonal_status zonal__settle_device(zonal__training *t) {
     return ZONAL_OK;
 }
 
-/* The shorter side that most pictures have at least. */
+/* The shorter side that most images have at least. */
 static zonal_status probe_side(zonal__source *source, int *side) {
     zonal__image image = {0};
     zonal_status status = ZONAL_OK;
     *side = source->width < source->height ? source->width : source->height;
     if (*side > 0) return ZONAL_OK;
-    for (int64_t i = 0; i < PROBED_PICTURES && status == ZONAL_OK; i++) {
-        int64_t index = i * source->count / PROBED_PICTURES;
+    for (int64_t i = 0; i < PROBED_IMAGES && status == ZONAL_OK; i++) {
+        int64_t index = i * source->count / PROBED_IMAGES;
         int shorter;
         status = zonal__source_read_sound(source, &index, &image);
         if (status != ZONAL_OK) break;
@@ -81,7 +81,9 @@ static int choose_crop(const zonal__training *t) {
     const zonal__source *source = t->source;
     int shorter = source->width < source->height ? source->width : source->height;
     int fits = shorter > 0 && shorter <= t->settings.side;
-    return fits || t->settings.law == ZONAL__LAW_TEXTURE ? ZONAL__FRAME_WHOLE : ZONAL__FRAME_CENTRE;
+    return fits || t->settings.augmentation == ZONAL__AUGMENTATION_TEXTURE
+               ? ZONAL__EVAL_CROP_WHOLE
+               : ZONAL__EVAL_CROP_CENTER;
 }
 
 zonal_status zonal__settle_views(zonal__training *t) {
@@ -92,16 +94,16 @@ zonal_status zonal__settle_views(zonal__training *t) {
         s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
     }
     if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
-    if (s->largest_side == 0)
-        s->largest_side =
-            zonal__largest_side((int)(s->side > s->local_side ? s->side : s->local_side));
+    if (s->max_side == 0)
+        s->max_side = zonal__max_side((int)(s->side > s->local_side ? s->side : s->local_side));
     if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
-    if (s->law == ZONAL__LAW_AUTO)
-        zonal__settle_word(t, "law",
-                           strcmp(t->source->table->kind, "textures") == 0 ? ZONAL__LAW_TEXTURE
-                                                                           : ZONAL__LAW_BYOL,
-                           &s->law);
-    if (s->crop == ZONAL__FRAME_AUTO) zonal__settle_word(t, "crop", choose_crop(t), &s->crop);
+    if (s->augmentation == ZONAL__AUGMENTATION_AUTO)
+        zonal__settle_word(t, "augmentation",
+                           strcmp(t->source->table->kind, "textures") == 0
+                               ? ZONAL__AUGMENTATION_TEXTURE
+                               : ZONAL__AUGMENTATION_BYOL,
+                           &s->augmentation);
+    if (s->crop == ZONAL__EVAL_CROP_AUTO) zonal__settle_word(t, "crop", choose_crop(t), &s->crop);
     if (s->stem == ZONAL__STEM_AUTO)
         zonal__settle_word(t, "stem",
                            s->side <= LARGEST_SMALL_STEM ? ZONAL__STEM_AS_SMALL
@@ -110,7 +112,7 @@ zonal_status zonal__settle_views(zonal__training *t) {
     return ZONAL_OK;
 }
 
-/* A folder of a few pictures need not be told that it is small. */
+/* A folder of a few images need not be told that it is small. */
 void zonal__settle_batch(zonal__training *t) {
     int64_t count = t->source->count;
     if (!zonal__training_given(t, "batch") && count >= 2 && count < t->settings.batch)

@@ -21,28 +21,29 @@ double zonal__training_now(void) {
 
 /* The algorithms that the run was begun with, where the device measures which is the fastest, so
  * that going on computes the same bits. */
-static zonal_status use_choices(zonal__training_work *w, int write) {
+static zonal_status use_autotune_cache(zonal__training_work *w, int write) {
     const zonal__device *device = w->training->device;
     const zonal__training_tables *tables;
     char path[ZONAL__RUN_FOLDER_PATH];
     if (!zonal__device_has_choices(device)) return ZONAL_OK;
     ZONAL_TRY(zonal__device_training(device, &tables));
-    ZONAL_TRY(zonal__run_folder_file(&w->folder, "choices.txt", path));
+    ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", path));
     return write ? tables->choices_write(device, path) : tables->choices_read(device, path);
 }
 
 /* Algorithms that a run is to have in common with another one. */
 static zonal_status take_choices(const zonal__training_work *w) {
-    const char *file = w->training->settings.choices;
+    const char *file = w->training->settings.autotune_cache;
     const zonal__training_tables *tables;
     if (!file) return ZONAL_OK;
     if (!zonal__device_has_choices(w->training->device))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--choices %s are CUDA's, and this run is on the "
+                          "--autotune-cache %s is CUDA's, and this run is on the "
                           "processor; leave it out, or use --device cuda",
                           file);
     if (access(file, R_OK) != 0)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read the choices %s: %s", file, strerror(errno));
+        return ZONAL_FAIL(ZONAL_IO, "cannot read the autotuning cache %s: %s", file,
+                          strerror(errno));
     ZONAL_TRY(zonal__device_training(w->training->device, &tables));
     return tables->choices_read(w->training->device, file);
 }
@@ -66,7 +67,7 @@ static zonal_status make_trainer(zonal__training_work *w) {
     ZONAL_TRY(zonal__trainer_create(&t->trainer, &w->trainer));
     if (s->init && !s->resume) ZONAL_TRY(zonal__train_init(s->init, w->trainer, &w->begun));
     return ZONAL_NEW(&w->projections, rows * zonal__trainer_model(w->trainer)->graph.projection_dim,
-                     "the projections for the meter");
+                     "the projections for the monitor");
 }
 
 zonal_status zonal__training_prepare(zonal__training_work *w) {
@@ -74,7 +75,7 @@ zonal_status zonal__training_prepare(zonal__training_work *w) {
     ZONAL_TRY(open_folder(w));
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
-    if (t->settings.resume) ZONAL_TRY(use_choices(w, 0));
+    if (t->settings.resume) ZONAL_TRY(use_autotune_cache(w, 0));
     ZONAL_TRY(take_choices(w));
     return make_trainer(w);
 }
@@ -165,7 +166,7 @@ static zonal_status save_first(zonal__training_work *w) {
 zonal_status zonal__training_begin(zonal__training_work *w) {
     int resumed = w->training->settings.resume != NULL;
     ZONAL_TRY(resumed ? zonal__resume_load(&w->resume, w->trainer) : make_run(w));
-    ZONAL_TRY(use_choices(w, 1));
+    ZONAL_TRY(use_autotune_cache(w, 1));
     ZONAL__TELL(w, opened, &w->folder);
     open_curves(w);
     tell_begun(w);

@@ -1,23 +1,24 @@
-/* The --view-... options: which laws they are of, and where in a law they lie. */
+/* The --view-... options: which augmentations they are of, and where in an augmentation they lie.
+ */
 #include <stddef.h>
 #include <string.h>
 
 #include "train/options.h"
 
-#define VIEW(law, name, field)                                                                     \
+#define VIEW(augmentation, name, field)                                                            \
     {                                                                                              \
-        name, ZONAL__LAW_##law, offsetof(zonal__view_law, field),                                  \
-            sizeof(((zonal__view_law *)0)->field)                                                  \
+        name, ZONAL__AUGMENTATION_##augmentation, offsetof(zonal__augmentation, field),            \
+            sizeof(((zonal__augmentation *)0)->field)                                              \
     }
 
-/* The options that every view of a law takes, and where in the law they lie. */
+/* The options that every view of an augmentation takes, and where in the augmentation they lie. */
 static const struct {
     const char *name;
-    int law;
+    int augmentation;
     size_t at, size;
 } view_options[] = {
     VIEW(BYOL, "view-aspect", aspect),
-    VIEW(BYOL, "view-mirror", mirror),
+    VIEW(BYOL, "view-flip", flip),
     VIEW(BYOL, "view-jitter", jitter),
     VIEW(BYOL, "view-brightness", brightness),
     VIEW(BYOL, "view-contrast", contrast),
@@ -30,8 +31,8 @@ static const struct {
     VIEW(TEXTURE, "view-shift", shift),
     VIEW(TEXTURE, "view-scale", scale),
     VIEW(TEXTURE, "view-shear", shear),
-    VIEW(TEXTURE, "view-added", added),
-    VIEW(TEXTURE, "view-times", times),
+    VIEW(TEXTURE, "view-brightness-added", added),
+    VIEW(TEXTURE, "view-contrast-factor", times),
     VIEW(TEXTURE, "view-noise", noise),
     VIEW(TEXTURE, "view-erase", erase),
     VIEW(TEXTURE, "view-erase-side", erase_side),
@@ -43,20 +44,21 @@ static int is_given(const zonal__options *options, const char *name) {
 }
 
 void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
-                              int local, zonal__view_law *law) {
+                              int local, zonal__augmentation *augmentation) {
     for (int i = 0; i < VIEW_OPTIONS; i++)
         if (is_given(options, view_options[i].name))
-            memcpy((char *)law + view_options[i].at,
+            memcpy((char *)augmentation + view_options[i].at,
                    (const char *)&settings->view + view_options[i].at, view_options[i].size);
-    if (!local && is_given(options, "view-area")) law->area = settings->view.area;
-    if (local && is_given(options, "local-area")) law->area = settings->local_area;
+    if (!local && is_given(options, "view-area")) augmentation->area = settings->view.area;
+    if (local && is_given(options, "local-area")) augmentation->area = settings->local_area;
 }
 
 const char *zonal__train_unused_view(const zonal__train_settings *settings,
                                      const zonal__options *options) {
-    int byol = settings->law == ZONAL__LAW_BYOL;
+    int byol = settings->augmentation == ZONAL__AUGMENTATION_BYOL;
     for (int i = 0; i < VIEW_OPTIONS; i++)
-        if (view_options[i].law != settings->law && is_given(options, view_options[i].name))
+        if (view_options[i].augmentation != settings->augmentation &&
+            is_given(options, view_options[i].name))
             return view_options[i].name;
     if (!byol && is_given(options, "view-area")) return "view-area";
     if ((!byol || settings->local_views == 0) && is_given(options, "local-area"))

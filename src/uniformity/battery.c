@@ -4,7 +4,8 @@
 
 #include "math/harmonics.h"
 
-static const double NARROWEST = 0.7; /* of log(d)/d: below, the limit law's tail is wrong */
+static const double NARROWEST =
+    0.7; /* of log(d)/d: below, the limit distribution's tail is wrong */
 
 enum { FIRST_PAIR_DEGREE = 3 };
 
@@ -28,7 +29,7 @@ static zonal_status degree_sample(const void *context, long double c, long doubl
 static zonal_status add_moment_test(zonal__battery *battery, const char *name, int l) {
     zonal__battery_test *test = &battery->test[battery->tests++];
     test->name = name;
-    return zonal__law_of_degree(l, battery->problem.dim, &test->law);
+    return zonal__null_of_degree(l, battery->problem.dim, &test->null);
 }
 
 static zonal_status add_kernel(zonal__battery *battery, const char *name,
@@ -41,7 +42,7 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
     /* Always the double fit: T of a narrow kernel is a sum of tiny numbers. */
     ZONAL_TRY(
         zonal__profile_init(test->kernel, discrepancy, ZONAL_PRECISION_DOUBLE, &test->profile));
-    ZONAL_TRY(zonal__law_of_kernel(test->kernel, discrepancy, &test->law));
+    ZONAL_TRY(zonal__null_of_kernel(test->kernel, discrepancy, &test->null));
     battery->psi[battery->tests - 3] = test->profile.psi;
     return ZONAL_OK;
 }
@@ -97,7 +98,7 @@ zonal_status zonal__battery_init(const zonal__problem *problem, int pairs, doubl
 void zonal__battery_fini(zonal__battery *battery) {
     zonal__survey_fini(&battery->survey);
     for (int i = 0; i < ZONAL_UNIFORMITY_TESTS; i++) {
-        zonal__law_fini(&battery->test[i].law);
+        zonal__null_fini(&battery->test[i].null);
         zonal__profile_fini(&battery->test[i].profile);
         zonal_kernel_destroy(battery->test[i].kernel);
     }

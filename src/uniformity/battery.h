@@ -1,12 +1,12 @@
 /*
- * The battery of tests for one shape: kernels, their psi and laws, and the survey that computes all
- * statistics of a batch in one pass over its pairs.
+ * The battery of tests for one shape: kernels, their psi and null distributions, and the survey
+ * that computes all statistics of a batch in one pass over its pairs.
  */
 #ifndef ZONAL_UNIFORMITY_BATTERY_H
 #define ZONAL_UNIFORMITY_BATTERY_H
 
 #include "loss/profile.h"
-#include "uniformity/law.h"
+#include "uniformity/null_distribution.h"
 #include "uniformity/survey.h"
 #include "zonal/uniformity.h"
 
@@ -18,8 +18,8 @@ enum {
 
 typedef struct zonal__battery_test {
     const char *name;
-    zonal__law law;
-    int narrow;             /* heat below .7 log(d)/d: the law's tail does not hold */
+    zonal__null_distribution null;
+    int narrow;             /* heat below .7 log(d)/d: the null distribution's tail does not hold */
     zonal_kernel *kernel;   /* NULL for degrees 1 and 2 */
     zonal__profile profile; /* likewise */
 } zonal__battery_test;

@@ -6,7 +6,7 @@
 #include "core/thread.h"
 #include "math/distributions.h"
 #include "uniformity/battery.h"
-#include "uniformity/meters.h"
+#include "uniformity/diagnostics.h"
 #include "uniformity/verdict.h"
 
 static const int64_t PAIR_LIMIT = 20000;
@@ -51,7 +51,7 @@ static zonal_status fill_test(const session *s, int k, double statistic,
     double log_upper;
     test->name = source->name;
     test->statistic = statistic;
-    test->sd = zonal__law_sd(&source->law, n);
+    test->sd = zonal__null_sd(&source->null, n);
     test->p_asymptotic = test->p_asymptotic_lower = test->log10_p = NAN;
     test->p_monte_carlo = test->p_monte_carlo_lower = NAN;
     if (source->narrow) {
@@ -59,8 +59,8 @@ static zonal_status fill_test(const session *s, int k, double statistic,
                  replicates ? "t below .7 log(d)/d: Monte Carlo only"
                             : "t below .7 log(d)/d: no p-value without Monte Carlo");
     } else {
-        ZONAL_TRY(zonal__law_tails(&source->law, n, statistic, &test->p_asymptotic, &log_upper,
-                                   &test->p_asymptotic_lower));
+        ZONAL_TRY(zonal__null_tails(&source->null, n, statistic, &test->p_asymptotic, &log_upper,
+                                    &test->p_asymptotic_lower));
         test->log10_p = log_upper / log(10);
     }
     if (replicates > 0) {
@@ -119,10 +119,10 @@ static zonal_status fill_degrees(const session *s, const double *t,
     report->degrees = s->battery.survey.pairs ? ZONAL_UNIFORMITY_DEGREES : 2;
     for (int l = 1; l <= report->degrees; l++) {
         zonal_uniformity_degree *degree = &report->degree[l - 1];
-        zonal__law law;
-        ZONAL_TRY(zonal__law_of_degree(l, s->battery.problem.dim, &law));
-        degree->sd = zonal__law_sd(&law, s->battery.problem.rows);
-        zonal__law_fini(&law);
+        zonal__null_distribution null;
+        ZONAL_TRY(zonal__null_of_degree(l, s->battery.problem.dim, &null));
+        degree->sd = zonal__null_sd(&null, s->battery.problem.rows);
+        zonal__null_fini(&null);
         degree->excess = l <= 2 ? t[l - 1] : zonal__battery_degree(&s->battery, l);
     }
     return ZONAL_OK;

@@ -104,7 +104,7 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
     char n[32], p[32];
     with_commas(report->n, n);
     for (int k = 0; k < report->tests; k++) {
-        /* The limit law first: Monte Carlo cannot show less than one in its replicates. */
+        /* The limit distribution first: Monte Carlo cannot show less than one in its replicates. */
         const zonal_uniformity_test *test = &report->test[k];
         int limit = !isnan(test->p_asymptotic);
         if (!limit && isnan(test->p_monte_carlo)) continue;

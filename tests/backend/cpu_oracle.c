@@ -8,7 +8,7 @@
 
 static const long double pi = 3.141592653589793238462643383279502884L;
 
-static void *take(int64_t count, size_t size) {
+static void *alloc(int64_t count, size_t size) {
     void *memory = calloc((size_t)count, size);
     if (!memory) abort();
     return memory;
@@ -21,7 +21,7 @@ static long double cubic_value(const void *context, long double c) {
     return a[0] + c * (a[1] + c * (a[2] + c * a[3]));
 }
 
-static long double cubic_slope(const void *context, long double c) {
+static long double cubic_derivative(const void *context, long double c) {
     const double *a = context;
     return a[1] + c * (2 * a[2] + c * 3 * a[3]);
 }
@@ -30,12 +30,12 @@ static long double exponential_value(const void *context, long double c) {
     return expl(*(const double *)context * (c - 1));
 }
 
-static long double exponential_slope(const void *context, long double c) {
+static long double exponential_derivative(const void *context, long double c) {
     return *(const double *)context * exponential_value(context, c);
 }
 
-const oracle_function oracle_cubic = {cubic_value, cubic_slope, NULL};
-const oracle_function oracle_exponential = {exponential_value, exponential_slope, NULL};
+const oracle_function oracle_cubic = {cubic_value, cubic_derivative, NULL};
+const oracle_function oracle_exponential = {exponential_value, exponential_derivative, NULL};
 
 oracle_function oracle_with(oracle_function f, const void *context) {
     f.context = context;
@@ -45,7 +45,7 @@ oracle_function oracle_with(oracle_function f, const void *context) {
 /* The coefficients of the polynomial that agrees with f at the Chebyshev points of [low, 1]. */
 static double *chebyshev(long double (*f)(const void *, long double), const void *context,
                          int terms, long double low) {
-    double *a = take(terms, sizeof *a);
+    double *a = alloc(terms, sizeof *a);
     for (int k = 0; k < terms; k++) {
         long double sum = 0;
         for (int j = 0; j < terms; j++) {
@@ -59,8 +59,9 @@ static double *chebyshev(long double (*f)(const void *, long double), const void
 
 /* The same in powers of u: T_k is expanded by its recurrence. */
 static double *powers(const double *a, int terms) {
-    double *out = take(terms, sizeof *out);
-    long double *t = take(3 * terms, sizeof *t), *before = t, *now = t + terms, *next = now + terms;
+    double *out = alloc(terms, sizeof *out);
+    long double *t = alloc(3 * terms, sizeof *t), *before = t, *now = t + terms,
+                *next = now + terms;
     before[0] = 1;
     if (terms > 1) now[1] = 1;
     for (int k = 0; k < terms; k++) {
@@ -74,27 +75,27 @@ static double *powers(const double *a, int terms) {
 }
 
 zonal__fit *oracle_fit(const oracle_function *f, int terms, double low, int monomials) {
-    zonal__fit *fit = take(1, sizeof *fit);
+    zonal__fit *fit = alloc(1, sizeof *fit);
     fit->low = low;
     fit->middle = (1 + low) / 2;
     fit->half = (1 - low) / 2;
-    fit->n_value = fit->n_slope = terms;
+    fit->n_value = fit->n_derivative = terms;
     fit->value = chebyshev(f->value, f->context, terms, low);
-    fit->slope = chebyshev(f->slope, f->context, terms, low);
+    fit->derivative = chebyshev(f->derivative, f->context, terms, low);
     fit->n_monomial = monomials ? terms : 0;
     fit->monomial = powers(fit->value, terms);
-    fit->monomial_slope = powers(fit->slope, terms);
+    fit->monomial_derivative = powers(fit->derivative, terms);
     fit->low_value = (double)f->value(f->context, low);
-    fit->low_slope = (double)f->slope(f->context, low);
+    fit->low_derivative = (double)f->derivative(f->context, low);
     return fit;
 }
 
 void oracle_fit_free(zonal__fit *fit) {
     if (!fit) return;
     free(fit->value);
-    free(fit->slope);
+    free(fit->derivative);
     free(fit->monomial);
-    free(fit->monomial_slope);
+    free(fit->monomial_derivative);
     free(fit);
 }
 
@@ -106,7 +107,7 @@ typedef struct rows {
 } rows;
 
 static rows make_rows(int64_t n, int64_t d, const double *z, int as_they_are) {
-    rows r = {n, d, take(n * d, sizeof *r.x), take(n, sizeof *r.norm)};
+    rows r = {n, d, alloc(n * d, sizeof *r.x), alloc(n, sizeof *r.norm)};
     for (int64_t i = 0; i < n; i++) {
         long double square = 0; /* the exponent of a long double has room for any square */
         for (int64_t k = 0; k < d; k++) square += (long double)z[i * d + k] * z[i * d + k];
@@ -143,7 +144,7 @@ static void project(const rows *r, int64_t i, const long double *g, long double 
 
 /* gradient_i = factor sum over j != i of w_ij x_j, projected; w is symmetric. */
 static void spread(const rows *r, const long double *w, long double factor, double *gradient) {
-    long double *g = take(r->d, sizeof *g);
+    long double *g = alloc(r->d, sizeof *g);
     for (int64_t i = 0; i < r->n; i++) {
         memset(g, 0, (size_t)r->d * sizeof *g);
         for (int64_t j = 0; j < r->n; j++)
@@ -161,12 +162,12 @@ void oracle_pairs(const zonal__problem *problem, const oracle_function *psi, con
                   double *value, double *gradient) {
     int64_t n = problem->rows;
     rows r = make_rows(n, problem->dim, x, problem->unit_rows);
-    long double *w = take(n * n, sizeof *w), sum = 0;
+    long double *w = alloc(n * n, sizeof *w), sum = 0;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++) {
             long double c = cosine(&r, i, j);
             sum += 2 * psi->value(psi->context, c);
-            if (gradient) w[i * n + j] = w[j * n + i] = psi->slope(psi->context, c);
+            if (gradient) w[i * n + j] = w[j * n + i] = psi->derivative(psi->context, c);
         }
     *value = (double)(sum / n / n);
     if (gradient) spread(&r, w, 2.0L / n / n, gradient);
@@ -179,7 +180,7 @@ void oracle_kl(const zonal__problem *problem, const oracle_function *log_phi, co
     int64_t n = problem->rows;
     long double count = problem->keep_diagonal ? n : n - 1, sum = 0;
     rows r = make_rows(n, problem->dim, x, problem->unit_rows);
-    long double *w = take(n * n, sizeof *w), *log_s = take(n, sizeof *log_s);
+    long double *w = alloc(n * n, sizeof *w), *log_s = alloc(n, sizeof *log_s);
     for (int64_t i = 0; i < n; i++) {
         /* log of the mean of exp(l) through expm1, with the largest taken out */
         long double top = problem->keep_diagonal ? 0 : -HUGE_VALL, less = 0;
@@ -209,7 +210,7 @@ void oracle_kl(const zonal__problem *problem, const oracle_function *log_phi, co
         for (int64_t j = 0; j < n; j++)
             if (j != i)
                 w[i * n + j] = (expl(w[i * n + j] - log_s[i]) + expl(w[i * n + j] - log_s[j])) *
-                               log_phi->slope(log_phi->context, cosine(&r, i, j));
+                               log_phi->derivative(log_phi->context, cosine(&r, i, j));
     if (gradient) spread(&r, w, 1.0L / n, gradient);
     free(w);
     free(log_s);
@@ -222,8 +223,8 @@ void oracle_sliced(const zonal__problem *problem, uint32_t step, const double *x
     zonal__random random = {s->seed, ZONAL__STREAM_SLICES, step};
     int64_t n = problem->rows, d = problem->dim;
     rows r = make_rows(n, d, x, s->raw_rows || problem->unit_rows);
-    long double *g = take(n * d, sizeof *g), *u = take(n, sizeof *u), total = 0;
-    double *a = take(d, sizeof *a);
+    long double *g = alloc(n * d, sizeof *g), *u = alloc(n, sizeof *u), total = 0;
+    double *a = alloc(d, sizeof *a);
     for (int64_t slice = 0; slice < s->slices; slice++) {
         zonal__random_direction(&random, (uint64_t)slice, d, a);
         for (int64_t i = 0; i < n; i++) {
@@ -262,7 +263,8 @@ void oracle_invariance(const zonal__problem *problem, const double *x, double *v
     int64_t n = problem->rows, d = problem->dim, views = problem->views;
     int64_t globals = problem->global_views;
     rows r = make_rows(views * n, d, x, problem->raw_rows || problem->unit_rows);
-    long double *mu = take(d, sizeof *mu), *pull = take(d, sizeof *pull), *g = take(d, sizeof *g);
+    long double *mu = alloc(d, sizeof *mu), *pull = alloc(d, sizeof *pull),
+                *g = alloc(d, sizeof *g);
     long double sum = 0;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k < d; k++) {

@@ -13,7 +13,7 @@
  * Chebyshev points. */
 typedef struct oracle_function {
     long double (*value)(const void *context, long double c);
-    long double (*slope)(const void *context, long double c);
+    long double (*derivative)(const void *context, long double c);
     const void *context;
 } oracle_function;
 

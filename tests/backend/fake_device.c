@@ -73,7 +73,8 @@ static int index_of(const zonal__device *device) {
 
 /* ---- the runtime ----------------------------------------------------------------------------- */
 
-static zonal_status take(const zonal__device *d, size_t bytes, const char *what, void **out) {
+static zonal_status alloc_memory(const zonal__device *d, size_t bytes, const char *what,
+                                 void **out) {
     void *host;
     *out = NULL;
     ZONAL_TRY(zonal__alloc((int64_t)(bytes ? bytes : 1), 1, what, &host));
@@ -83,7 +84,7 @@ static zonal_status take(const zonal__device *d, size_t bytes, const char *what,
     return ZONAL_OK;
 }
 
-static void give_back(const zonal__device *d, void *memory) {
+static void free_memory(const zonal__device *d, void *memory) {
     void *host = reach(d->index, memory, 1);
     if (!host) return;
     leave(host);
@@ -112,12 +113,12 @@ static zonal_status wait_all(const zonal__device *d) {
     return ZONAL_OK;
 }
 
-static zonal_status take_pinned(const zonal__device *d, size_t bytes, void **out) {
+static zonal_status alloc_pinned(const zonal__device *d, size_t bytes, void **out) {
     counts[d->index].pinned++;
     return zonal__alloc((int64_t)(bytes ? bytes : 1), 1, "pinned memory", out);
 }
 
-static void give_back_pinned(const zonal__device *d, void *memory) {
+static void free_pinned(const zonal__device *d, void *memory) {
     if (memory) counts[d->index].pinned--;
     zonal__free(memory);
 }
@@ -191,14 +192,14 @@ static zonal_status time_once(const zonal__device *d,
 }
 
 /* No graphs: the layers above must do without. */
-static const zonal__runtime runtime = {.alloc = take,
-                                       .free = give_back,
+static const zonal__runtime runtime = {.alloc = alloc_memory,
+                                       .free = free_memory,
                                        .write = send,
                                        .read = fetch,
                                        .memory = room,
                                        .synchronise = wait_all,
-                                       .pinned_alloc = take_pinned,
-                                       .pinned_free = give_back_pinned,
+                                       .pinned_alloc = alloc_pinned,
+                                       .pinned_free = free_pinned,
                                        .stream_create = make_stream,
                                        .stream_destroy = drop_stream,
                                        .write_on = send_on,
@@ -461,10 +462,11 @@ static zonal_status make_views(const zonal__views_spec *spec, zonal__views **out
     return status;
 }
 
-static zonal_status run_views(zonal__views *v, const uint8_t *base, const zonal__picture *pictures,
-                              const zonal__view *view, int64_t count, void *out) {
+static zonal_status run_views(zonal__views *v, const uint8_t *base,
+                              const zonal__image_place *images, const zonal__view *view,
+                              int64_t count, void *out) {
     counts[v->index].runs++;
-    return zonal__views_cpu()->run(v->inner, reach(v->index, base, 1), reach(v->index, pictures, 1),
+    return zonal__views_cpu()->run(v->inner, reach(v->index, base, 1), reach(v->index, images, 1),
                                    reach(v->index, view, (size_t)count * sizeof *view), count,
                                    reach(v->index, out, 1));
 }

@@ -57,7 +57,7 @@ static size_t bytes_of(const trial *t, int array) {
     return (size_t)t->count[array] * (narrow ? sizeof(uint16_t) : sizeof(float));
 }
 
-static int take_memory(trial *t) {
+static int allocate(trial *t) {
     size_t saved = t->table->saved_bytes(t->layer), scratch = t->table->scratch_bytes(t->layer);
     int good =
         CHECK_OK(zonal__device_alloc(t->on, saved ? saved : 1, "what is saved", &t->saved)) &&
@@ -81,7 +81,7 @@ int trial_make(trial *t, const zonal__nn_table *table, zonal__layer_spec spec) {
         good &= CHECK_OK(ZONAL_NEW(&t->wide[a], t->count[a], "an array"));
         good &= CHECK_OK(ZONAL_NEW(&t->narrow[a], t->count[a], "an array"));
     }
-    good = good && take_memory(t);
+    good = good && allocate(t);
     if (!good) trial_drop(t);
     return good;
 }

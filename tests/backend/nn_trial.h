@@ -73,8 +73,8 @@ zonal_status trial_backward(trial *t);
 /* A layer in words. */
 void trial_describe(const zonal__layer_spec *spec, char *out, size_t bytes);
 /* Fails the running test unless the array of "got" differs from that of "want" by at most
- * "tolerance" of its norm; 1e-6 more is for arrays that are nearly or wholly zero: dx of a norm of
- * two rows, for one. */
+ * "tolerance" of its norm; 1e-6 more is for arrays that are nearly or wholly zero: dx of a batch
+ * norm of two rows, for one. */
 void trial_check(const trial *got, const trial *want, int array, double tolerance,
                  const char *when);
 
@@ -82,7 +82,7 @@ void trial_check(const trial *got, const trial *want, int array, double toleranc
  * one after the other, forward and backward, with two gradients. */
 void trial_check_norm_pool(const zonal__nn_table *table, zonal__layer_spec spec);
 
-/* A norm, with a pool or without. */
+/* A batch norm, with a pool or without. */
 int trial_is_norm(const zonal__layer_spec *spec);
 
 /* How many of n elements differ; a NaN does. */

@@ -259,7 +259,8 @@ static void test_kl(void) {
             oracle_function f = oracle_with(oracle_cubic, logs[m]);
             zonal__fit *fit = oracle_fit(&f, 4, -1, m != 0);
             for (int k = 0; k < 2; k++) {
-                /* in fp32 the slope times the rounding of a cosine bounds the gradient as well */
+                /* in fp32 the derivative times the rounding of a cosine bounds the gradient as well
+                 */
                 if (m == 2 && k == 1) continue;
                 check_kl(case_shape(i, case_precisions[k]), &f, fit, range[m],
                          m == 2 ? 0.3 : HUGE_VAL);
@@ -271,17 +272,17 @@ static void test_kl(void) {
 /* Below the fit's end log phi goes on as a straight line. */
 static long double bent_value(const void *context, long double c) {
     long double end = -0.05L, over = c < end ? c - end : 0;
-    return oracle_cubic.value(context, c - over) + over * oracle_cubic.slope(context, end);
+    return oracle_cubic.value(context, c - over) + over * oracle_cubic.derivative(context, end);
 }
 
-static long double bent_slope(const void *context, long double c) {
-    return oracle_cubic.slope(context, c < -0.05L ? -0.05L : c);
+static long double bent_derivative(const void *context, long double c) {
+    return oracle_cubic.derivative(context, c < -0.05L ? -0.05L : c);
 }
 
 static void test_kl_tangent(void) {
     static const double log_phi[4] = {-31, 30, 1.2, -0.2};
     oracle_function whole = oracle_with(oracle_cubic, log_phi);
-    oracle_function bent = {bent_value, bent_slope, log_phi};
+    oracle_function bent = {bent_value, bent_derivative, log_phi};
     zonal__fit *fit = oracle_fit(&whole, 4, -0.05, 1);
     for (int k = 0; k < 2; k++) {
         check_kl(case_shape(6, case_precisions[k]), &bent, fit, 30, HUGE_VAL);

@@ -1,6 +1,6 @@
 /*
  * Convolutions on the GPU beyond what test_cuda_nn.c asks of every layer: the first layer, by
- * own kernels or with filled channels, and the file of measured choices. "speed" prints the times
+ * own kernels or with filled channels, and the autotuning cache. "speed" prints the times
  * of networks' layers. Skipped where there is no GPU, unless ZONAL_REQUIRE_GPU is set.
  */
 #include <math.h>
@@ -29,10 +29,10 @@ static zonal__layer_spec spec_of(const int *c) {
 
 /* ---- the first layer ------------------------------------------------------------------------- */
 
-/* 7 x 7: pictures smaller than a window; sides odd and even, multiples of 8 and not; a tile of
+/* 7 x 7: images smaller than a window; sides odd and even, multiples of 8 and not; a tile of
  * columns (112), one more, and several; output channels fewer and more than a block's 64, and a
  * number that own kernels do not; more tiles than there are blocks. The last one has more
- * pictures than a grid has places. */
+ * images than a grid has places. */
 static const int stems[][8] = {
     {3, 10, 12, 3, 16, 7, 2, 3}, {2, 8, 6, 1, 8, 7, 2, 3},      {2, 2, 2, 3, 8, 7, 2, 3},
     {1, 1, 1, 1, 8, 7, 2, 3},    {2, 9, 7, 3, 24, 7, 2, 3},     {1, 15, 33, 1, 64, 7, 2, 3},
@@ -46,7 +46,7 @@ static int is_own(const int *c) {
     return c[5] == 7 && c[4] % 8 == 0;
 }
 
-/* The 3 x 3 layer saves its filled pictures for backward; the others save nothing. */
+/* The 3 x 3 layer saves its filled images for backward; the others save nothing. */
 static int is_filled(const int *c) {
     return c[5] == 3;
 }
@@ -89,7 +89,7 @@ static int64_t differing_nans(const trial *a, const trial *b, int array, int64_t
     return count;
 }
 
-/* One NaN in a picture reaches the outputs whose windows have it, and through them the weights, and
+/* One NaN in an image reaches the outputs whose windows have it, and through them the weights, and
  * no others: not those beside it that the kernels read along. */
 static void check_nan(const int *c, int64_t place) {
     trial got, want;
@@ -127,11 +127,11 @@ static void test_stem_nans(void) {
     }
 }
 
-/* ---- choices --------------------------------------------------------------------------------- */
+/* ---- the autotuning cache -------------------------------------------------------------------- */
 
 static const int chosen[8] = {4, 13, 11, 24, 40, 3, 1, 1}; /* a shape that no other test has */
 
-/* One step of the layer with the choices of the process; the outputs are in *t. After a failure
+/* One step of the layer with the entries of the process; the outputs are in *t. After a failure
  * there is nothing to drop. */
 static int step(trial *t) {
     if (!trial_make(t, gpu_layers(), spec_of(chosen))) return 0;
@@ -147,8 +147,8 @@ static int64_t differing(const trial *a, const trial *b) {
            trial_differing(a->count[DWEIGHT], a->wide[DWEIGHT], b->wide[DWEIGHT]);
 }
 
-/* Rewrites the file with "choice" for every key of the layer above. */
-static int replace_choices(const char *choice) {
+/* Rewrites the file with "entry" for every key of the layer above. */
+static int replace_entries(const char *entry) {
     static char lines[1 << 20];
     int replaced = 0;
     size_t length = 0;
@@ -158,7 +158,7 @@ static int replace_choices(const char *choice) {
     while (fgets(line, sizeof line, file)) {
         char *tab = strchr(line, '\t');
         if (tab && strstr(line, "4x13x11x24 to 40")) {
-            snprintf(tab + 1, sizeof line - (size_t)(tab + 1 - line), "%s\n", choice);
+            snprintf(tab + 1, sizeof line - (size_t)(tab + 1 - line), "%s\n", entry);
             replaced++;
         }
         length += (size_t)snprintf(lines + length, sizeof lines - length, "%s", line);
@@ -168,7 +168,7 @@ static int replace_choices(const char *choice) {
     if (!CHECK(file != NULL)) return 0;
     CHECK(fwrite(lines, 1, length, file) == length);
     CHECK(fclose(file) == 0);
-    return CHECK_MSG(replaced == 3, "%d choices of the layer in the file, not 3", replaced);
+    return CHECK_MSG(replaced == 3, "%d entries of the layer in the file, not 3", replaced);
 }
 
 static void count_line(void *context, const char *line) {
@@ -188,7 +188,7 @@ static void compare(const trial *first, const char *when, int same_bits) {
 /* What the file says is what is done: plain loops when it says so (which do not round the weight's
  * gradient to bf16, as cuDNN does), cuDNN's engines again when they are read back, with the bits
  * they had; and something that cannot be is measured anew. */
-static void test_choices(void) {
+static void test_autotune_cache(void) {
     trial first;
     int lines = 0;
     char kept[80];
@@ -196,11 +196,11 @@ static void test_choices(void) {
     snprintf(kept, sizeof kept, "%s.kept", path);
     CHECK_OK(gpu_training()->choices_write(gpu_device(), kept));
     CHECK_OK(gpu_training()->choices_write(gpu_device(), path));
-    if (replace_choices("direct") && CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
+    if (replace_entries("direct") && CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
         compare(&first, "plain loops", 0);
     if (CHECK_OK(gpu_training()->choices_read(gpu_device(), kept))) compare(&first, "read back", 1);
     zonal_set_log(count_line, &lines);
-    if (replace_choices("cudnn 9999 1=1") &&
+    if (replace_entries("cudnn 9999 1=1") &&
         CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
         compare(&first, "measured anew", -1);
     zonal_set_log(NULL, NULL);
@@ -232,7 +232,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* On zeros: the times are for looking at, the choices were made on random data. */
+/* On zeros: the times are for looking at, the algorithms were chosen on random data. */
 static void print_speed(const int *c, int first_layer) {
     const zonal__nn_table *table = gpu_layers();
     zonal__layer_spec spec = spec_of(c);
@@ -300,11 +300,11 @@ static void test_speed(void) {
 
 static const test_case tests[] = {{"stems", test_stems},
                                   {"stem_nans", test_stem_nans},
-                                  {"choices", test_choices},
+                                  {"autotune_cache", test_autotune_cache},
                                   {"speed", test_speed},
                                   {0}};
 
 int main(int argc, char **argv) {
-    snprintf(path, sizeof path, "/tmp/zonal-cuda-choices-%ld.txt", (long)getpid());
+    snprintf(path, sizeof path, "/tmp/zonal-cuda-autotune-%ld.txt", (long)getpid());
     return test_main(argc, argv, tests);
 }

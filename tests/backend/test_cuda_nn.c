@@ -30,7 +30,7 @@ static int no_gpu(void) {
  * gradient, which some of cuDNN's engines round to bf16: 2^-9, or 1.1e-3 in the mean square. Of
  * what is rounded to bf16 anyhow few elements lay next to a tie and differ by 2^-8; where dx was
  * made of a rounded sum of two gradients, all of it has one rounding more, and so have all
- * gradients that the oracle takes back through a pool and a norm. Of two rows dx is but what
+ * gradients that the oracle takes back through a pool and a batch norm. Of two rows dx is but what
  * epsilon leaves, the part epsilon/(variance + epsilon) of its terms: 1e-5 of them where the
  * variance is 1, so that their roundings in fp32, 6e-8 each, are a hundredth of it, and those of a
  * stored gradient in bf16 more. */
@@ -105,7 +105,7 @@ static void test_convolution(void) {
         check_types(zonal__nn_ref(), convolution_of(convolutions[i]));
 }
 
-/* The layers of ResNet-18 and -50 at 224 pixels, and ResNet-18's stem for small pictures. */
+/* The layers of ResNet-18 and -50 at 224 pixels, and ResNet-18's stem for small images. */
 static const int network_convolutions[][8] = {
     {2, 224, 224, 3, 64, 7, 2, 3},   {3, 224, 224, 1, 64, 7, 2, 3},
     {4, 32, 32, 3, 64, 3, 1, 1},     {4, 56, 56, 64, 64, 3, 1, 1},
@@ -158,7 +158,7 @@ static const pixels odd_pixels[] = {
     {1, 1, 1, 1},   {2, 1, 1, 1},    {2, 1, 1, 65},   {5, 3, 2, 7},    {3, 1, 1, 64},
     {2, 1, 1, 8},   {1, 33, 33, 3},  {4, 16, 16, 64}, {2, 9, 9, 304},  {3, 2, 2, 4104},
     {3, 2, 2, 130}, {40, 33, 30, 1}, {7, 5, 5, 136},  {40, 30, 31, 8}, {600, 1, 1, 24}};
-/* Those of ResNets and projectors with fewer pictures. The last two: more rows than the threads of
+/* Those of ResNets and projectors with fewer images. The last two: more rows than the threads of
  * a GPU hold, with a narrow last column; and so many channels that not all blocks run at once,
  * which takes two kernels. */
 static const pixels network_pixels[] = {
@@ -191,8 +191,8 @@ static void test_network_norms(void) {
     check_types(zonal__nn_cpu(), norm_of((pixels){512, 1, 1, 2048}, ZONAL__ACTIVATION_GELU, 0));
 }
 
-/* A mean a thousand times the deviation: the variance comes from differences, not from squares. The
- * first row is far out as well, and must not be what all are shifted by. */
+/* A mean a thousand times the standard deviation: the variance comes from differences, not from
+ * squares. The first row is far out as well, and must not be what all are shifted by. */
 static void test_norm_far_from_zero(void) {
     trial got, want;
     zonal__layer_spec spec = LAYER_SPEC(NORM, .n = 64, .h = 33, .w = 33, .channels = 16);
@@ -744,9 +744,10 @@ static void print_speed(const char *name, const zonal__layer_spec *spec, double 
            us.gb * 2 / us.copy * 1e3);
 }
 
-/* What a norm moves in two kernels, in units of x: forward x twice, y and the residual, backward x
- * twice, the gradient twice, dx and dresidual; signs, a bit for 16, once each way and once more
- * without a residual. In one kernel it is less, so that more than memory's pace may be shown. */
+/* What a batch norm moves in two kernels, in units of x: forward x twice, y and the residual,
+ * backward x twice, the gradient twice, dx and dresidual; signs, a bit for 16, once each way and
+ * once more without a residual. In one kernel it is less, so that more than memory's pace may be
+ * shown. */
 static void check_speed(const zonal__layer_spec *spec) {
     double signs = 1.0 / 16;
     print_speed("norm", spec, 3 + spec->residual + signs,
@@ -759,7 +760,7 @@ static void check_pool_speed(const zonal__layer_spec *spec) {
     print_speed("norm and pool", spec, 2 + 2.5 / 4, 2 + (2 * 2.5 + 1) / 4);
 }
 
-/* The norms of ResNet-18 at 224, 64 and 32 pixels, 512 pictures, and of the projector. */
+/* The norms of ResNet-18 at 224, 64 and 32 pixels, 512 images, and of the projector. */
 static void test_speed(void) {
     static const pixels shapes[] = {{512, 112, 112, 64}, {512, 56, 56, 64}, {512, 28, 28, 128},
                                     {512, 14, 14, 256},  {512, 7, 7, 512},  {512, 16, 16, 64},

@@ -116,7 +116,7 @@ static void test_resident(void) {
 }
 
 /* Rows, channels; columns, blocks of one and rows of a thread, on an H200: a step of ResNet-18 with
- * 512 pictures of 32 or 64 pixels. */
+ * 512 images of 32 or 64 pixels. */
 static void test_resident_usual(void) {
     static const int usual[][5] = {
         {512, 2048, 64, 2, 4},    {512, 512, 16, 8, 1},   {2048, 256, 8, 16, 2},

@@ -51,7 +51,7 @@ static void lay_out(problem *p, const int64_t *counts) {
     }
 }
 
-static int take(problem *p, void *out, size_t bytes) {
+static int alloc(problem *p, void *out, size_t bytes) {
     return CHECK_OK(zonal__device_alloc(p->device, bytes, "an array", (void **)out));
 }
 
@@ -61,9 +61,9 @@ static int take_all(problem *p) {
            CHECK_OK(ZONAL_NEW(&p->gradients, p->count, "gradients")) &&
            CHECK_OK(ZONAL_NEW(&p->target, p->count, "targets")) &&
            CHECK_OK(ZONAL_NEW(&p->copy, p->count, "the copy")) &&
-           take(p, &p->arrays.parameters, floats) &&
-           take(p, (void *)&p->arrays.gradients, floats) && take(p, &p->arrays.copy, halves) &&
-           take(p, &p->numbers, sizeof *p->numbers) && take(p, &p->norm, sizeof *p->norm);
+           alloc(p, &p->arrays.parameters, floats) &&
+           alloc(p, (void *)&p->arrays.gradients, floats) && alloc(p, &p->arrays.copy, halves) &&
+           alloc(p, &p->numbers, sizeof *p->numbers) && alloc(p, &p->norm, sizeof *p->norm);
 }
 
 static void problem_fini(problem *p) {

@@ -31,9 +31,8 @@ static int64_t convolve(const int64_t *x, const int64_t *weight, int h, int w, i
 /* ---- filled channels ------------------------------------------------------------------------- */
 
 /* h, w, channels */
-static const int pictures[][3] = {{1, 1, 1}, {2, 3, 3}, {5, 4, 1},
-                                  {7, 9, 1}, {6, 2, 3}, {16, 16, 3}};
-enum { PICTURES = sizeof pictures / sizeof *pictures };
+static const int images[][3] = {{1, 1, 1}, {2, 3, 3}, {5, 4, 1}, {7, 9, 1}, {6, 2, 3}, {16, 16, 3}};
+enum { IMAGES = sizeof images / sizeof *images };
 
 typedef struct both_forms {
     int64_t *plain;  /* [count][channels] */
@@ -59,8 +58,8 @@ static int make(both_forms *b, int64_t count, int channels, int64_t seed) {
 }
 
 static void test_filled_convolution(void) {
-    for (int p = 0; p < PICTURES; p++) {
-        int h = pictures[p][0], w = pictures[p][1], channels = pictures[p][2], wrong = 0;
+    for (int p = 0; p < IMAGES; p++) {
+        int h = images[p][0], w = images[p][1], channels = images[p][2], wrong = 0;
         both_forms x = {0}, weight = {0};
         if (make(&x, (int64_t)h * w, channels, 0) && make(&weight, 9, channels, 1000))
             for (int i = 0; i < h; i++)
@@ -75,7 +74,7 @@ static void test_filled_convolution(void) {
 }
 
 /* Each element has one place in the filled form, the others there are zeros. The arrays of the test
- * above would not show elements that changed places in both pictures and weights. */
+ * above would not show elements that changed places in both images and weights. */
 static void test_filled_places(void) {
     enum { ROWS = 18 };
     for (int channels = 1; channels <= 3; channels += 2) {
@@ -103,7 +102,7 @@ static void test_what_is_filled(void) {
 
 /* ---- own kernels ----------------------------------------------------------------------------- */
 
-/* h, w, channels, output channels, pictures */
+/* h, w, channels, output channels, images */
 static const int windows[][5] = {{1, 1, 1, 8, 1},   {2, 2, 3, 8, 2},   {7, 9, 3, 16, 1},
                                  {8, 8, 1, 64, 2},  {9, 224, 3, 8, 1}, {5, 226, 3, 24, 1},
                                  {3, 233, 1, 8, 3}, {4, 531, 3, 8, 1}};
@@ -136,12 +135,12 @@ static int64_t widened(const zonal__stem_window *window, const zonal__stem_tile 
 /* All tiles of "rows" output rows: how many outputs are wrong; each must come once. */
 static int64_t wrong_outputs(const zonal__stem_window *window, int rows, const int64_t *x,
                              const int64_t *weight, int64_t *outputs) {
-    int64_t wrong = 0, picture = (int64_t)window->h * window->w * window->channels;
+    int64_t wrong = 0, image = (int64_t)window->h * window->w * window->channels;
     for (int at = 0; at < zonal__stem_tiles(window, rows); at++) {
         zonal__stem_tile tile = zonal__stem_tile_at(window, rows, at);
         for (int row = 0; row < rows && tile.i + row < window->out_h; row++)
             for (int j = 0; j < 16 * window->groups && tile.j + j < window->out_w; j++) {
-                int64_t direct = convolve(x + tile.n * picture, weight, window->h, window->w,
+                int64_t direct = convolve(x + tile.n * image, weight, window->h, window->w,
                                           window->channels, 7, 2, 3, tile.i + row, tile.j + j);
                 wrong += widened(window, &tile, x, weight, row, j) != direct;
                 ++*outputs;

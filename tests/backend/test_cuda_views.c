@@ -4,7 +4,7 @@
  * ZONAL_REQUIRE_GPU is set.
  *
  * Views are compared before normalisation, in steps of 1/255. 1 is what views.h promises; here it
- * is a tenth of that. Floats cost about 0.01 (places of up to a few hundred pixels in a picture
+ * is a tenth of that. Floats cost about 0.01 (places of up to a few hundred pixels in an image
  * whose neighbours differ by up to 255), 16-bit fractions between kernels 0.002, and the
  * adjustments after them may multiply that by 8.
  */
@@ -38,34 +38,33 @@ static int whole(int low, int high) {
     return low + (int)uniform(0, high - low + 1);
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
-enum { PICTURES = 8 };
+enum { IMAGES = 8 };
 
 typedef struct album {
-    zonal__picture pictures[PICTURES];
+    zonal__image_place images[IMAGES];
     uint8_t *pixels;
     size_t bytes;
 } album;
 
-/* Pictures of colours that change slowly, with edges and single pixels that do not. The first byte
+/* Images of colours that change slowly, with edges and single pixels that do not. The first byte
  * of each lies at an odd place. */
 static void album_init(album *a) {
-    static const int sizes[PICTURES][3] = {{500, 375, 3}, {256, 256, 1}, {375, 500, 3},
-                                           {61, 47, 1},   {300, 5, 3},   {1, 1, 3},
-                                           {2, 3, 1},     {97, 211, 3}};
+    static const int sizes[IMAGES][3] = {{500, 375, 3}, {256, 256, 1}, {375, 500, 3}, {61, 47, 1},
+                                         {300, 5, 3},   {1, 1, 3},     {2, 3, 1},     {97, 211, 3}};
     *a = (album){0};
-    for (int n = 0; n < PICTURES; n++) {
-        zonal__picture *p = &a->pictures[n];
-        *p = (zonal__picture){.offset = (int64_t)a->bytes + 1,
-                              .width = sizes[n][0],
-                              .height = sizes[n][1],
-                              .channels = sizes[n][2]};
+    for (int n = 0; n < IMAGES; n++) {
+        zonal__image_place *p = &a->images[n];
+        *p = (zonal__image_place){.offset = (int64_t)a->bytes + 1,
+                                  .width = sizes[n][0],
+                                  .height = sizes[n][1],
+                                  .channels = sizes[n][2]};
         a->bytes = (size_t)p->offset + (size_t)(p->width * p->height * p->channels);
     }
     a->pixels = calloc(a->bytes, 1);
-    for (int n = 0; n < PICTURES; n++) {
-        const zonal__picture *p = &a->pictures[n];
+    for (int n = 0; n < IMAGES; n++) {
+        const zonal__image_place *p = &a->images[n];
         uint8_t *at = a->pixels + p->offset;
         double turn = uniform(0.01, 0.1), slant = uniform(0.01, 0.1);
         for (int y = 0; y < p->height; y++)
@@ -88,7 +87,7 @@ typedef struct views_case {
     const zonal__view *views; /* [spec.count] */
 } views_case;
 
-/* Mean and deviation differ by channel, so that a swapped channel shows. */
+/* Mean and std differ by channel, so that a swapped channel shows. */
 static zonal__views_spec make_spec(int kind, int width, int height, int channels, int64_t count,
                                    int blur_taps) {
     return (zonal__views_spec){.kind = kind,
@@ -97,7 +96,7 @@ static zonal__views_spec make_spec(int kind, int width, int height, int channels
                                .channels = channels,
                                .count = count,
                                .mean = {0.485f, 0.456f, 0.406f},
-                               .deviation = {0.229f, 0.224f, 0.225f},
+                               .std = {0.229f, 0.224f, 0.225f},
                                .blur_taps = blur_taps,
                                .dtype = ZONAL_DTYPE_FP32,
                                .most_shrink = 1000};
@@ -122,8 +121,8 @@ static float element(const zonal__views_spec *spec, const void *x, int64_t i) {
 typedef struct device_views {
     const views_case *c;
     zonal__views *views;
-    void *base, *pictures, *params, *out; /* device */
-    size_t out_bytes;                     /* with GUARD more than the views take */
+    void *base, *images, *params, *out; /* device */
+    size_t out_bytes;                   /* with GUARD more than the views take */
 } device_views;
 
 enum { GUARD = 256 };
@@ -131,13 +130,13 @@ enum { GUARD = 256 };
 static zonal_status enqueue(void *context, void *stream) {
     device_views *d = context;
     gpu_views()->set_stream(d->views, stream);
-    return gpu_views()->run(d->views, d->base, d->pictures, d->params, d->c->spec.count, d->out);
+    return gpu_views()->run(d->views, d->base, d->images, d->params, d->c->spec.count, d->out);
 }
 
 static void device_fini(device_views *d) {
     gpu_views()->destroy(d->views);
     zonal__device_free(gpu_device(), d->base);
-    zonal__device_free(gpu_device(), d->pictures);
+    zonal__device_free(gpu_device(), d->images);
     zonal__device_free(gpu_device(), d->params);
     zonal__device_free(gpu_device(), d->out);
 }
@@ -153,15 +152,15 @@ static int device_init(const views_case *c, device_views *d) {
     *d = (device_views){.c = c};
     d->out_bytes = (size_t)(c->spec.count * elements_of(&c->spec)) * element_size(&c->spec) + GUARD;
     return CHECK_OK(gpu_views()->create(&c->spec, &d->views)) &&
-           CHECK_OK(zonal__device_alloc(gpu_device(), c->album->bytes, "pictures", &d->base)) &&
-           CHECK_OK(zonal__device_alloc(gpu_device(), sizeof c->album->pictures, "pictures",
-                                        &d->pictures)) &&
+           CHECK_OK(zonal__device_alloc(gpu_device(), c->album->bytes, "images", &d->base)) &&
+           CHECK_OK(
+               zonal__device_alloc(gpu_device(), sizeof c->album->images, "images", &d->images)) &&
            CHECK_OK(zonal__device_alloc(gpu_device(), params, "parameters", &d->params)) &&
            CHECK_OK(zonal__device_alloc(gpu_device(), d->out_bytes, "views", &d->out)) &&
            CHECK_OK(
                zonal__device_write(gpu_device(), d->base, c->album->pixels, c->album->bytes)) &&
-           CHECK_OK(zonal__device_write(gpu_device(), d->pictures, c->album->pictures,
-                                        sizeof c->album->pictures)) &&
+           CHECK_OK(zonal__device_write(gpu_device(), d->images, c->album->images,
+                                        sizeof c->album->images)) &&
            CHECK_OK(zonal__device_write(gpu_device(), d->params, c->views, params));
 }
 
@@ -212,7 +211,7 @@ static double compare_view(const views_case *c, int number, const void *got, con
                 double w = (double)want[at];
                 double rounding = spec->dtype == ZONAL_DTYPE_BF16 ? fabs(w) * 0x1p-8 : 0;
                 double off = fabs(g - w) - rounding;
-                double steps = (off < 0 ? 0 : off) * (double)spec->deviation[k] * 255;
+                double steps = (off < 0 ? 0 : off) * (double)spec->std[k] * 255;
                 if (!(steps <= allowed_steps)) damage_add(bad, number, y, x, k, g, w, steps);
                 if (steps > largest) largest = steps;
             }
@@ -236,7 +235,7 @@ static void report(const views_case *c, const damage *bad, double largest) {
 
 /* Makes view "number" by the reference. */
 static int reference(const views_case *c, zonal__views *ref, int64_t number, float *want) {
-    return CHECK_OK(zonal__views_ref()->run(ref, c->album->pixels, c->album->pictures,
+    return CHECK_OK(zonal__views_ref()->run(ref, c->album->pixels, c->album->images,
                                             c->views + number, 1, want));
 }
 
@@ -294,12 +293,12 @@ static void run_both(views_case c) {
 
 /* ---- photographs ----------------------------------------------------------------------------- */
 
-/* The whole picture and nothing else. */
-static zonal__view plain_photograph(const album *a, int picture) {
-    return (zonal__view){.picture = picture,
+/* The whole image and nothing else. */
+static zonal__view plain_photograph(const album *a, int image) {
+    return (zonal__view){.image = image,
                          .kind = ZONAL__VIEW_PHOTOGRAPH,
-                         .width = a->pictures[picture].width,
-                         .height = a->pictures[picture].height};
+                         .width = a->images[image].width,
+                         .height = a->images[image].height};
 }
 
 static void set_crop(zonal__view *view, int left, int top, int width, int height) {
@@ -332,14 +331,14 @@ static void test_resample(void) {
         zonal__view view = plain_photograph(&a, 0);
         set_crop(&view, crops[i][0], crops[i][1], crops[i][2], crops[i][3]);
         run_one(&a, "crop", view, 224, 224, 3, 0);
-        view.mirror = 1;
+        view.flip = 1;
         run_one(&a, "crop, mirrored", view, 37, 61, 3, 0);
         run_one(&a, "crop, made grey first", view, 65, 9, 1, 0);
     }
-    for (int n = 0; n < PICTURES; n++) {
-        run_one(&a, "whole picture", plain_photograph(&a, n), 64, 33, 3, 0);
-        run_one(&a, "whole picture", plain_photograph(&a, n), 31, 32, 1, 0);
-        run_one(&a, "whole picture to one pixel", plain_photograph(&a, n), 1, 1, 3, 0);
+    for (int n = 0; n < IMAGES; n++) {
+        run_one(&a, "whole image", plain_photograph(&a, n), 64, 33, 3, 0);
+        run_one(&a, "whole image", plain_photograph(&a, n), 31, 32, 1, 0);
+        run_one(&a, "whole image to one pixel", plain_photograph(&a, n), 1, 1, 3, 0);
     }
     free(a.pixels);
 }
@@ -382,14 +381,14 @@ static void test_orders(void) {
 static void test_blur(void) {
     static const int taps[] = {1, 3, 5, 9, 23, 63};
     static const int sides[][2] = {{224, 224}, {96, 96}, {65, 129}, {33, 40}, {32, 64}};
-    static const float deviations[] = {0.1f, 0.7f, 2, 9};
+    static const float sigmas[] = {0.1f, 0.7f, 2, 9};
     album a;
     if (no_gpu()) return;
     album_init(&a);
     for (int t = 0; t < 6; t++)
         for (int s = 0; s < 5; s++) {
             zonal__view view = plain_photograph(&a, 0);
-            view.blur = deviations[(t + s) % 4];
+            view.blur = sigmas[(t + s) % 4];
             run_one(&a, "blur", view, sides[s][0], sides[s][1], s % 2 ? 1 : 3, taps[t]);
             view.solarise = 1;
             add_adjustment(&view, ZONAL__ADJUST_CONTRAST, 1.3);
@@ -421,12 +420,12 @@ static void test_grey_and_solarise(void) {
 }
 
 /* A view with each operation at random; what is drawn is about what training draws. */
-static zonal__view random_photograph(const album *a, int picture, int blur) {
-    const zonal__picture *p = &a->pictures[picture];
-    zonal__view view = plain_photograph(a, picture);
+static zonal__view random_photograph(const album *a, int image, int blur) {
+    const zonal__image_place *p = &a->images[image];
+    zonal__view view = plain_photograph(a, image);
     int width = whole(1, p->width), height = whole(1, p->height), taken = 0;
     set_crop(&view, whole(0, p->width - width), whole(0, p->height - height), width, height);
-    view.mirror = whole(0, 1);
+    view.flip = whole(0, 1);
     for (int count = uniform(0, 1) < 0.8 ? 4 : whole(0, 3); view.adjustments < count;) {
         int which = whole(0, 3);
         if (taken >> which & 1) continue;
@@ -444,7 +443,7 @@ static void run_random_photographs(const album *a, int width, int height, int ch
                                    int64_t count, int taps) {
     zonal__view *views = calloc((size_t)count, sizeof *views);
     for (int64_t n = 0; n < count; n++)
-        views[n] = random_photograph(a, whole(0, PICTURES - 1), taps > 0);
+        views[n] = random_photograph(a, whole(0, IMAGES - 1), taps > 0);
     run_both((views_case){"random photographs",
                           make_spec(ZONAL__VIEW_PHOTOGRAPH, width, height, channels, count, taps),
                           a, views});
@@ -467,14 +466,14 @@ static void test_photographs(void) {
 
 /* ---- textures -------------------------------------------------------------------------------- */
 
-/* The map that takes a width x height view to the whole picture, turned and stretched about the
+/* The map that takes a width x height view to the whole image, turned and stretched about the
  * centre. */
-static zonal__view make_texture(const album *a, int picture, int width, int height, double angle,
+static zonal__view make_texture(const album *a, int image, int width, int height, double angle,
                                 double stretch) {
-    const zonal__picture *p = &a->pictures[picture];
+    const zonal__image_place *p = &a->images[image];
     double sx = stretch * p->width / width, sy = stretch * p->height / height;
     double m[4] = {cos(angle) * sx, -sin(angle) * sy, sin(angle) * sx, cos(angle) * sy};
-    zonal__view view = {.picture = picture, .kind = ZONAL__VIEW_TEXTURE, .contrast = 1};
+    zonal__view view = {.image = image, .kind = ZONAL__VIEW_TEXTURE, .contrast = 1};
     view.affine[0] = (float)m[0];
     view.affine[1] = (float)m[1];
     view.affine[2] = (float)(0.5 * (p->width - m[0] * width - m[1] * height));
@@ -489,7 +488,7 @@ static void test_affine(void) {
     album a;
     if (no_gpu()) return;
     album_init(&a);
-    for (int n = 0; n < PICTURES; n++)
+    for (int n = 0; n < IMAGES; n++)
         for (int i = 0; i < 5; i++) {
             zonal__view view = make_texture(&a, n, 70, 40, angles[i], 0.6 + 0.2 * i);
             run_one(&a, "affine", view, 70, 40, 1, 0);
@@ -525,8 +524,8 @@ static void test_noise(void) {
     free(a.pixels);
 }
 
-static zonal__view random_texture(const album *a, int picture, int width, int height) {
-    zonal__view view = make_texture(a, picture, width, height, uniform(0, 6.28), uniform(0.5, 1.3));
+static zonal__view random_texture(const album *a, int image, int width, int height) {
+    zonal__view view = make_texture(a, image, width, height, uniform(0, 6.28), uniform(0.5, 1.3));
     view.affine[1] += (float)uniform(-0.2, 0.2);
     view.affine[2] += (float)uniform(-40, 40);
     view.affine[5] += (float)uniform(-40, 40);
@@ -553,7 +552,7 @@ static void test_textures(void) {
     for (int i = 0; i < 5; i++) {
         zonal__view views[20];
         for (int n = 0; n < 20; n++)
-            views[n] = random_texture(&a, n % PICTURES, sizes[i][0], sizes[i][1]);
+            views[n] = random_texture(&a, n % IMAGES, sizes[i][0], sizes[i][1]);
         run_both((views_case){
             "random textures",
             make_spec(ZONAL__VIEW_TEXTURE, sizes[i][0], sizes[i][1], sizes[i][2], 20, 0), &a,
@@ -575,7 +574,7 @@ static void test_launches(void) {
     views = calloc(COUNT, sizeof *views);
     album_init(&a);
     for (int n = 0; n < COUNT; n++)
-        views[n] = n < KINDS ? random_photograph(&a, n % PICTURES, 1) : views[n - KINDS];
+        views[n] = n < KINDS ? random_photograph(&a, n % IMAGES, 1) : views[n - KINDS];
     spec.dtype = ZONAL_DTYPE_BF16;
     views_case c = {"several launches", spec, &a, views};
     device_views d;
@@ -612,7 +611,7 @@ static void test_tiny(void) {
     free(a.pixels);
 }
 
-/* The shapes the targets are about, from graphs. The times are for the reader: the few pictures
+/* The shapes the targets are about, from graphs. The times are for the reader: the few images
  * come from the cache, where a training set's would not. */
 static void test_targets(void) {
     enum { COUNT = 512 };

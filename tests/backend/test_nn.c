@@ -205,8 +205,8 @@ static void test_differences_norm(void) {
         }
 }
 
-/* As above, but x has a deviation of 10 to 20, so gradients are some tenths: the same roundings are
- * a larger part of them. A wrong winner shows at 1. */
+/* As above, but x has a standard deviation of 10 to 20, so gradients are some tenths: the same
+ * roundings are a larger part of them. A wrong winner shows at 1. */
 static void test_differences_norm_pool(void) {
     for (int a = ZONAL__ACTIVATION_NONE; a <= ZONAL__ACTIVATION_RELU; a++) {
         trial t;
@@ -352,16 +352,16 @@ static void test_norm_inference_is_affine(void) {
         CHECK_CLOSE((double)t.wide[Y][i], zero + x * (one - zero), 1e-6);
     }
     for (int64_t c = 0; c < 3; c++) {
-        double deviation = sqrt((double)t.wide[RUNNING_VARIANCE][c] + 1e-5);
-        double want = (double)t.wide[BIAS][c] - 0.5 * (double)t.wide[SCALE][c] / deviation;
+        double std = sqrt((double)t.wide[RUNNING_VARIANCE][c] + 1e-5);
+        double want = (double)t.wide[BIAS][c] - 0.5 * (double)t.wide[SCALE][c] / std;
         CHECK_CLOSE((double)at_zero[c], want, 1e-6);
         CHECK(t.wide[RUNNING_MEAN][c] == 0.5f && t.wide[RUNNING_VARIANCE][c] == (float)(1 + c));
     }
     trial_drop(&t);
 }
 
-/* In training, y has mean "bias" and deviation |scale| (epsilon takes 5e-6 of a variance near 1),
- * and does not see a shift of x, not even one a thousand deviations long. */
+/* In training, y has mean "bias" and standard deviation |scale| (epsilon takes 5e-6 of a variance
+ * near 1), and does not see a shift of x, not even one a thousand deviations long. */
 static void test_norm_normalises(void) {
     trial t, moved;
     zonal__layer_spec spec = LAYER(NORM, .n = 8, .h = 3, .w = 5, .channels = 3);

@@ -146,7 +146,8 @@ static void test_norm(void) {
                             "norm");
 }
 
-/* A mean a thousand times the deviation: the variance comes from differences, not from squares. */
+/* A mean a thousand times the standard deviation: the variance comes from differences, not from
+ * squares. */
 static void test_norm_far_from_zero(void) {
     trial got, want;
     zonal__layer_spec spec = LAYER_SPEC(NORM, .n = 8, .h = 33, .w = 33, .channels = 16);
@@ -180,11 +181,11 @@ static void test_activation(void) {
 static void test_gelu(void) {
     for (double z = -40; z <= 40; z += 0.0078125) {
         double phi = erfc(-z / sqrt(2)) / 2;
-        double slope = phi + z * exp(-z * z / 2) / sqrt(2 * acos(-1));
+        double derivative = phi + z * exp(-z * z / 2) / sqrt(2 * acos(-1));
         CHECK_CLOSE((double)zonal__activate((float)z, ZONAL__ACTIVATION_GELU), z * phi,
                     2e-7 * (1 + fabs(z)));
-        CHECK_CLOSE((double)zonal__slope((float)z, ZONAL__ACTIVATION_GELU), slope,
-                    2e-7 * (1 + fabs(z)));
+        CHECK_CLOSE((double)zonal__activation_derivative((float)z, ZONAL__ACTIVATION_GELU),
+                    derivative, 2e-7 * (1 + fabs(z)));
     }
     CHECK(isnan(zonal__activate(NAN, ZONAL__ACTIVATION_GELU)));
     CHECK(isnan(zonal__activate(NAN, ZONAL__ACTIVATION_RELU)));

@@ -1,17 +1,17 @@
 /*
  * Views: src/backend/training/views.h, the reference against torchvision's functional operations
- * and the fast side against the reference. The laws they are drawn from are tested in
- * test_view_law.c.
+ * and the fast side against the reference. The augmentations they are drawn from are tested in
+ * test_augmentation.c.
  */
 #include "backend/training/views.h"
 
 #include "core/memory.h"
 #include "core/random.h"
-#include "data/view_law.h"
+#include "data/augmentation.h"
 #include "failing_alloc.h"
 #include "test.h"
 
-/* ---- pictures and runs ----------------------------------------------------------------------- */
+/* ---- images and runs ------------------------------------------------------------------------- */
 
 typedef struct golden_view {
     const char *name;
@@ -32,8 +32,8 @@ static uint32_t mix(uint32_t n) {
     return n ^ n >> 13;
 }
 
-/* The pictures of golden/make_views.py: flat blocks, edges and some noise. */
-static void fill_picture(int width, int height, int channels, uint8_t *out) {
+/* The images of golden/make_views.py: flat blocks, edges and some noise. */
+static void fill_image(int width, int height, int channels, uint8_t *out) {
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++)
             for (int c = 0; c < channels; c++) {
@@ -51,7 +51,7 @@ static zonal__views_spec spec_of(int kind, int width, int height, int channels, 
                                .channels = channels,
                                .count = 64,
                                .mean = {0, 0, 0},
-                               .deviation = {1, 1, 1},
+                               .std = {1, 1, 1},
                                .blur_taps = blur_taps,
                                .dtype = ZONAL_DTYPE_FP32,
                                .threads = 1,
@@ -60,11 +60,11 @@ static zonal__views_spec spec_of(int kind, int width, int height, int channels, 
 
 /* Creates, runs once, destroys. */
 static zonal_status make(const zonal__views_table *table, const zonal__views_spec *spec,
-                         const uint8_t *base, const zonal__picture *pictures,
+                         const uint8_t *base, const zonal__image_place *images,
                          const zonal__view *view, int64_t count, void *out) {
     zonal__views *views;
     zonal_status status = table->create(spec, &views);
-    if (status == ZONAL_OK) status = table->run(views, base, pictures, view, count, out);
+    if (status == ZONAL_OK) status = table->run(views, base, images, view, count, out);
     table->destroy(views);
     return status;
 }
@@ -86,13 +86,13 @@ static void check_golden(const zonal__views_table *table, double tolerance,
     static float out[32 * 32 * 3];
     for (int64_t g = 0; g < golden_count; g++) {
         const golden_view *golden = &golden_views[g];
-        zonal__picture picture = {
+        zonal__image_place image = {
             .width = golden->source[0], .height = golden->source[1], .channels = golden->source[2]};
         zonal__views_spec spec = spec_of(golden->view.kind, golden->size[0], golden->size[1],
                                          golden->size[2], golden->blur_taps, 64);
         double allowed = golden->view.blur > 0 ? blurred_tolerance : tolerance, worst = 0;
-        fill_picture(picture.width, picture.height, picture.channels, pixels);
-        if (!CHECK_OK(make(table, &spec, pixels, &picture, &golden->view, 1, out))) continue;
+        fill_image(image.width, image.height, image.channels, pixels);
+        if (!CHECK_OK(make(table, &spec, pixels, &image, &golden->view, 1, out))) continue;
         for (int64_t i = 0; i < spec.width * spec.height * spec.channels; i++) {
             double difference = fabs((double)out[i] - golden_values[golden->at + i]);
             if (!(difference <= worst)) worst = difference;
@@ -115,12 +115,12 @@ static void test_torchvision_cpu(void) {
 
 /* ---- closed forms ---------------------------------------------------------------------------- */
 
-/* A constant picture stays constant under crop, blur and any affine map that stays inside. */
-static void test_constant_picture(void) {
+/* A constant image stays constant under crop, blur and any affine map that stays inside. */
+static void test_constant_image(void) {
     static uint8_t pixels[40 * 30 * 3];
     static float out[21 * 17 * 3];
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
-    zonal__picture picture = {.width = 40, .height = 30, .channels = 3};
+    zonal__image_place image = {.width = 40, .height = 30, .channels = 3};
     zonal__view view = {.left = 3, .top = 2, .width = 36, .height = 27, .blur = 1.5f};
     zonal__view turned = {
         .kind = ZONAL__VIEW_TEXTURE, .affine = {0.6f, 0.8f, 7, -0.8f, 0.6f, 18}, .contrast = 1};
@@ -129,7 +129,7 @@ static void test_constant_picture(void) {
     for (int t = 0; t < 2; t++)
         for (int kind = 0; kind < 2; kind++) {
             spec.kind = kind;
-            if (!CHECK_OK(make(tables[t], &spec, pixels, &picture, kind ? &turned : &view, 1, out)))
+            if (!CHECK_OK(make(tables[t], &spec, pixels, &image, kind ? &turned : &view, 1, out)))
                 continue;
             for (int64_t i = 0; i < 21 * 17 * 3; i++)
                 CHECK_CLOSE((double)out[i], 0.2 * (double)(1 + i % 3), 5e-7);
@@ -138,29 +138,29 @@ static void test_constant_picture(void) {
 
 static void test_normalise(void) {
     static const uint8_t pixels[3] = {0, 51, 255};
-    zonal__picture picture = {.width = 1, .height = 1, .channels = 3};
+    zonal__image_place image = {.width = 1, .height = 1, .channels = 3};
     zonal__view view = {.width = 1, .height = 1};
     zonal__views_spec spec = spec_of(ZONAL__VIEW_PHOTOGRAPH, 1, 1, 3, 0, 1);
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
     spec.mean[0] = 0.5f, spec.mean[1] = 0.2f, spec.mean[2] = 0.25f;
-    spec.deviation[0] = 0.25f, spec.deviation[1] = 0.5f, spec.deviation[2] = 2;
+    spec.std[0] = 0.25f, spec.std[1] = 0.5f, spec.std[2] = 2;
     for (int t = 0; t < 2; t++) {
         float out[3] = {9, 9, 9};
-        if (!CHECK_OK(make(tables[t], &spec, pixels, &picture, &view, 1, out))) continue;
+        if (!CHECK_OK(make(tables[t], &spec, pixels, &image, &view, 1, out))) continue;
         CHECK_CLOSE((double)out[0], -2, 1e-6);
         CHECK_CLOSE((double)out[1], 0, 1e-7);
         CHECK_CLOSE((double)out[2], 0.375, 1e-6);
     }
 }
 
-/* The noise is what random.h says, number by number, and of the deviation asked for. */
+/* The noise is what random.h says, number by number, and of the standard deviation asked for. */
 static void test_noise(void) {
     enum { WIDTH = 37, HEIGHT = 21, CHANNELS = 3, N = WIDTH * HEIGHT * CHANNELS };
     static const uint8_t pixels[1] = {255};
     static float out[N];
     static double normal[N];
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
-    zonal__picture picture = {.width = 1, .height = 1, .channels = 1};
+    zonal__image_place image = {.width = 1, .height = 1, .channels = 1};
     zonal__view view = {.kind = ZONAL__VIEW_TEXTURE,
                         .affine = {0, 0, 0.5f, 0, 0, 0.5f},
                         .contrast = 0.5f,
@@ -172,7 +172,7 @@ static void test_noise(void) {
     zonal__random random = {test_seed, ZONAL__STREAM_NOISE, 77};
     zonal__random_normal(&random, view.draw, N, normal);
     for (int t = 0; t < 2; t++) {
-        if (!CHECK_OK(make(tables[t], &spec, pixels, &picture, &view, 1, out))) continue;
+        if (!CHECK_OK(make(tables[t], &spec, pixels, &image, &view, 1, out))) continue;
         for (int i = 0; i < N; i++)
             CHECK_CLOSE((double)out[i], 0.5 + (double)0.05f * normal[i], 4e-7);
     }
@@ -181,7 +181,7 @@ static void test_noise(void) {
 static void test_erase(void) {
     static const uint8_t pixels[1] = {255};
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
-    zonal__picture picture = {.width = 1, .height = 1, .channels = 1};
+    zonal__image_place image = {.width = 1, .height = 1, .channels = 1};
     zonal__view view = {.kind = ZONAL__VIEW_TEXTURE,
                         .affine = {0, 0, 0.5f, 0, 0, 0.5f},
                         .contrast = 1,
@@ -193,7 +193,7 @@ static void test_erase(void) {
     zonal__views_spec spec = spec_of(ZONAL__VIEW_TEXTURE, 6, 4, 1, 0, 0);
     for (int t = 0; t < 2; t++) {
         float out[24];
-        if (!CHECK_OK(make(tables[t], &spec, pixels, &picture, &view, 1, out))) continue;
+        if (!CHECK_OK(make(tables[t], &spec, pixels, &image, &view, 1, out))) continue;
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 6; j++) {
                 int erased = j >= 2 && j < 5 && i >= 1 && i < 3;
@@ -204,52 +204,52 @@ static void test_erase(void) {
 
 /* ---- the fast side against the reference ----------------------------------------------------- */
 
-/* Pictures of odd shapes, one after the other in one block. */
+/* Images of odd shapes, one after the other in one block. */
 static const int shapes[][3] = {{1, 1, 3},   {1, 1, 1},   {1, 7, 3},    {5, 300, 3},  {300, 5, 1},
                                 {33, 47, 3}, {64, 64, 1}, {97, 120, 3}, {210, 180, 3}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0], VIEWS = 3 * SHAPES };
 
 typedef struct album {
-    zonal__picture pictures[SHAPES];
+    zonal__image_place images[SHAPES];
     uint8_t *base;
 } album;
 
 static int album_make(album *a) {
     int64_t bytes = 0;
     for (int p = 0; p < SHAPES; p++) {
-        a->pictures[p] = (zonal__picture){.offset = bytes,
-                                          .width = shapes[p][0],
-                                          .height = shapes[p][1],
-                                          .channels = shapes[p][2]};
+        a->images[p] = (zonal__image_place){.offset = bytes,
+                                            .width = shapes[p][0],
+                                            .height = shapes[p][1],
+                                            .channels = shapes[p][2]};
         bytes += (int64_t)shapes[p][0] * shapes[p][1] * shapes[p][2];
     }
     /* exactly as long: one byte too far is then seen by the address sanitizer */
     if (!CHECK_OK(ZONAL_NEW(&a->base, bytes, "an album"))) return 0;
     for (int p = 0; p < SHAPES; p++)
-        fill_picture(shapes[p][0], shapes[p][1], shapes[p][2], a->base + a->pictures[p].offset);
+        fill_image(shapes[p][0], shapes[p][1], shapes[p][2], a->base + a->images[p].offset);
     return 1;
 }
 
-/* Three views of every picture, from laws that ask for everything often. */
+/* Three views of every image, from augmentations that ask for everything often. */
 static void draw_views(const zonal__views_spec *spec, uint32_t epoch, zonal__view *view) {
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     if (spec->kind == ZONAL__VIEW_TEXTURE) {
-        zonal__view_law_texture(&law);
+        zonal__augmentation_texture(&augmentation);
     } else {
-        zonal__view_law_byol(0, &law);
-        law.area.low = 0.01;
-        law.aspect = (zonal__range){0.2, 5};
-        law.jitter = 0.9;
-        law.brightness = law.contrast = law.saturation = 0.9;
-        law.hue = 0.5;
-        law.solarise = 0.5;
-        law.blur = spec->blur_taps ? 0.7 : 0;
+        zonal__augmentation_byol(0, &augmentation);
+        augmentation.area.low = 0.01;
+        augmentation.aspect = (zonal__range){0.2, 5};
+        augmentation.jitter = 0.9;
+        augmentation.brightness = augmentation.contrast = augmentation.saturation = 0.9;
+        augmentation.hue = 0.5;
+        augmentation.solarise = 0.5;
+        augmentation.blur = spec->blur_taps ? 0.7 : 0;
     }
     for (int n = 0; n < VIEWS; n++) {
         const int *shape = shapes[n % SHAPES];
-        zonal__view_draw(&law, test_seed, epoch, n, n / SHAPES, shape[0], shape[1], spec->width,
-                         spec->height, &view[n]);
-        view[n].picture = n % SHAPES;
+        zonal__view_draw(&augmentation, test_seed, epoch, n, n / SHAPES, shape[0], shape[1],
+                         spec->width, spec->height, &view[n]);
+        view[n].image = n % SHAPES;
     }
 }
 
@@ -270,8 +270,8 @@ static void check_against_ref(int kind) {
         float *want = NULL, *got = NULL;
         draw_views(&spec, (uint32_t)k, view);
         if (CHECK_OK(ZONAL_NEW(&want, n, "views")) && CHECK_OK(ZONAL_NEW(&got, n, "views")) &&
-            CHECK_OK(make(zonal__views_ref(), &spec, a.base, a.pictures, view, VIEWS, want)) &&
-            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, view, VIEWS, got))) {
+            CHECK_OK(make(zonal__views_ref(), &spec, a.base, a.images, view, VIEWS, want)) &&
+            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, view, VIEWS, got))) {
             double difference = largest_difference(n, got, want);
             if (!(difference <= worst)) worst = difference;
         }
@@ -279,7 +279,7 @@ static void check_against_ref(int kind) {
         zonal__free(got);
     }
     printf("# largest difference of an element: %.2g\n", worst);
-    /* 1/1020 is promised; kept are some 2e-6 of rounding and 4e-4 of the noise's deviation, 0.05 */
+    /* 1/1020 is promised; kept are some 2e-6 of rounding and 4e-4 of the noise's std, 0.05 */
     CHECK_MSG(worst <= 2e-5, "an element is %g away from the reference", worst);
     zonal__free(a.base);
 }
@@ -288,19 +288,18 @@ static void test_cpu_photographs(void) {
     check_against_ref(ZONAL__VIEW_PHOTOGRAPH);
 }
 
-/* Whole pictures with buffers for just that much shrinking, a quotient that no float holds. */
+/* Whole images with buffers for just that much shrinking, a quotient that no float holds. */
 static void test_most_shrink(void) {
     static float want[29 * 13 * 3], got[29 * 13 * 3];
     album a;
     if (!album_make(&a)) return;
     for (int p = 0; p < SHAPES; p++) {
-        zonal__view view = {
-            .picture = p, .width = shapes[p][0], .height = shapes[p][1], .mirror = 1};
+        zonal__view view = {.image = p, .width = shapes[p][0], .height = shapes[p][1], .flip = 1};
         float across = (float)view.width / 29, down = (float)view.height / 13;
         zonal__views_spec spec =
             spec_of(ZONAL__VIEW_PHOTOGRAPH, 29, 13, 3, 0, across > down ? across : down);
-        if (CHECK_OK(make(zonal__views_ref(), &spec, a.base, a.pictures, &view, 1, want)) &&
-            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, &view, 1, got)))
+        if (CHECK_OK(make(zonal__views_ref(), &spec, a.base, a.images, &view, 1, want)) &&
+            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, &view, 1, got)))
             CHECK(largest_difference(29 * 13 * 3, got, want) <= 2e-6);
     }
     zonal__free(a.base);
@@ -320,11 +319,11 @@ static void test_threads(void) {
         float *one = NULL, *more = NULL;
         draw_views(&spec, 5, view);
         if (CHECK_OK(ZONAL_NEW(&one, n, "views")) && CHECK_OK(ZONAL_NEW(&more, n, "views")) &&
-            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, view, VIEWS, one)))
+            CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, view, VIEWS, one)))
             for (int threads = 0; threads <= 4; threads++) {
                 spec.threads = threads;
                 memset(more, 0xff, (size_t)n * sizeof *more);
-                CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, view, VIEWS, more));
+                CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, view, VIEWS, more));
                 CHECK_MSG(memcmp(one, more, (size_t)n * sizeof *one) == 0,
                           "%d threads give other bits than one", threads);
             }
@@ -346,8 +345,8 @@ static void test_order_of_views(void) {
     for (int n = 0; n < VIEWS; n++) reversed[n] = view[VIEWS - 1 - n];
     if (CHECK_OK(ZONAL_NEW(&forward, VIEWS * one, "views")) &&
         CHECK_OK(ZONAL_NEW(&backward, VIEWS * one, "views")) &&
-        CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, view, VIEWS, forward)) &&
-        CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.pictures, reversed, VIEWS, backward)))
+        CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, view, VIEWS, forward)) &&
+        CHECK_OK(make(zonal__views_cpu(), &spec, a.base, a.images, reversed, VIEWS, backward)))
         for (int n = 0; n < VIEWS; n++)
             CHECK_MSG(memcmp(forward + n * one, backward + (VIEWS - 1 - n) * one,
                              (size_t)one * sizeof *forward) == 0,
@@ -385,12 +384,12 @@ static void test_bf16(void) {
             float *wide = NULL;
             uint16_t *narrow = NULL;
             draw_views(&spec, 8, view);
-            for (int c = 0; c < 3; c++) spec.mean[c] = 0.45f, spec.deviation[c] = 0.23f;
+            for (int c = 0; c < 3; c++) spec.mean[c] = 0.45f, spec.std[c] = 0.23f;
             if (CHECK_OK(ZONAL_NEW(&wide, n, "views")) &&
                 CHECK_OK(ZONAL_NEW(&narrow, n, "views")) &&
-                CHECK_OK(make(tables[t], &spec, a.base, a.pictures, view, VIEWS, wide))) {
+                CHECK_OK(make(tables[t], &spec, a.base, a.images, view, VIEWS, wide))) {
                 spec.dtype = ZONAL_DTYPE_BF16;
-                CHECK_OK(make(tables[t], &spec, a.base, a.pictures, view, VIEWS, narrow));
+                CHECK_OK(make(tables[t], &spec, a.base, a.images, view, VIEWS, narrow));
                 for (int64_t i = 0; i < n; i++) wrong += !is_nearest(wide[i], narrow[i]);
                 CHECK_MSG(wrong == 0, "%s: %lld of %lld elements are not the nearest",
                           tables[t]->name, (long long)wrong, (long long)n);
@@ -427,8 +426,8 @@ static void test_bad_specs(void) {
     REFUSED(blur_taps = -1, ZONAL_ARGUMENT, "odd");
     REFUSED(blur_taps = 13, ZONAL_ARGUMENT, "use at most 11");
     REFUSED(mean[1] = NAN, ZONAL_ARGUMENT, "channel 1");
-    REFUSED(deviation[2] = 0, ZONAL_ARGUMENT, "channel 2");
-    REFUSED(deviation[0] = NAN, ZONAL_ARGUMENT, "channel 0");
+    REFUSED(std[2] = 0, ZONAL_ARGUMENT, "channel 2");
+    REFUSED(std[0] = NAN, ZONAL_ARGUMENT, "channel 0");
     REFUSED(dtype = ZONAL_DTYPE_FP16, ZONAL_DTYPE, "fp32 or bf16");
     REFUSED(threads = -1, ZONAL_ARGUMENT, "threads");
     REFUSED(most_shrink = 0, ZONAL_ARGUMENT, "shrink");
@@ -439,20 +438,21 @@ static void test_bad_specs(void) {
 static void check_view_refused(int kind, zonal__view view, int64_t count, const char *sentence) {
     static const uint8_t pixels[16 * 12 * 3];
     static float out[8 * 6 * 3 * 64];
-    zonal__picture picture = {.width = 16, .height = 12, .channels = 3};
+    zonal__image_place image = {.width = 16, .height = 12, .channels = 3};
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
     zonal__views_spec spec = spec_of(kind, 8, 6, 3, 0, 1.5f);
     for (int t = 0; t < 2; t++)
-        CHECK_FAILS(make(tables[t], &spec, pixels, &picture, &view, count, out), ZONAL_ARGUMENT,
+        CHECK_FAILS(make(tables[t], &spec, pixels, &image, &view, count, out), ZONAL_ARGUMENT,
                     sentence);
 }
 
-static void test_bad_pictures(void) {
-    static const zonal__picture bad[] = {{.width = 0, .height = 4, .channels = 3},
-                                         {.width = 4, .height = -1, .channels = 3},
-                                         {.width = 4, .height = 4, .channels = 4},
-                                         {.width = 32768, .height = 32768, .channels = 1},
-                                         {.offset = -1, .width = 4, .height = 4, .channels = 1}};
+static void test_bad_images(void) {
+    static const zonal__image_place bad[] = {
+        {.width = 0, .height = 4, .channels = 3},
+        {.width = 4, .height = -1, .channels = 3},
+        {.width = 4, .height = 4, .channels = 4},
+        {.width = 32768, .height = 32768, .channels = 1},
+        {.offset = -1, .width = 4, .height = 4, .channels = 1}};
     const zonal__views_table *tables[] = {zonal__views_ref(), zonal__views_cpu()};
     static const uint8_t pixels[4 * 4 * 4];
     zonal__views_spec spec = spec_of(ZONAL__VIEW_PHOTOGRAPH, 4, 4, 3, 0, 1);
@@ -461,7 +461,7 @@ static void test_bad_pictures(void) {
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
             CHECK_FAILS(make(tables[t], &spec, pixels, &bad[i], &view, 1, out), ZONAL_ARGUMENT,
-                        "view 0: its picture has");
+                        "view 0: its image has");
 }
 
 static void test_bad_views(void) {
@@ -475,12 +475,12 @@ static void test_bad_views(void) {
 #define REFUSED(good, change, sentence)                                                            \
     (bad = good, bad.change, check_view_refused(good.kind, bad, 1, sentence))
     REFUSED(photograph, kind = 1, "kind");
-    REFUSED(photograph, picture = -1, "no picture");
-    REFUSED(photograph, left = -1, "not inside its picture");
-    REFUSED(photograph, left = 9, "not inside its picture");
-    REFUSED(photograph, top = INT32_MAX, "not inside its picture");
-    REFUSED(photograph, width = 0, "not inside its picture");
-    REFUSED(photograph, height = 13, "not inside its picture");
+    REFUSED(photograph, image = -1, "no image");
+    REFUSED(photograph, left = -1, "not inside its image");
+    REFUSED(photograph, left = 9, "not inside its image");
+    REFUSED(photograph, top = INT32_MAX, "not inside its image");
+    REFUSED(photograph, width = 0, "not inside its image");
+    REFUSED(photograph, height = 13, "not inside its image");
     REFUSED(photograph, width = 13, "raise most_shrink");
     REFUSED(photograph, height = 10, "raise most_shrink");
     REFUSED(photograph, adjustments = 5, "5 adjustments");
@@ -537,7 +537,7 @@ static void test_run_allocates_nothing(void) {
             spec.threads = 2;
             if (!CHECK_OK(tables[t]->create(&spec, &views))) continue;
             failing_alloc_install(0, 1);
-            CHECK_OK(tables[t]->run(views, a.base, a.pictures, view, VIEWS, out));
+            CHECK_OK(tables[t]->run(views, a.base, a.images, view, VIEWS, out));
             CHECK(failing_alloc_calls() == 0);
             CHECK(failing_alloc_remove() == 0);
             tables[t]->destroy(views);
@@ -547,7 +547,7 @@ static void test_run_allocates_nothing(void) {
 
 static const test_case tests[] = {{"torchvision_ref", test_torchvision_ref},
                                   {"torchvision_cpu", test_torchvision_cpu},
-                                  {"constant_picture", test_constant_picture},
+                                  {"constant_image", test_constant_image},
                                   {"normalise", test_normalise},
                                   {"noise", test_noise},
                                   {"erase", test_erase},
@@ -558,7 +558,7 @@ static const test_case tests[] = {{"torchvision_ref", test_torchvision_ref},
                                   {"order_of_views", test_order_of_views},
                                   {"bf16", test_bf16},
                                   {"bad_specs", test_bad_specs},
-                                  {"bad_pictures", test_bad_pictures},
+                                  {"bad_images", test_bad_images},
                                   {"bad_views", test_bad_views},
                                   {"allocations", test_allocations},
                                   {"run_allocates_nothing", test_run_allocates_nothing},

@@ -12,7 +12,7 @@ from harness import PROGRAM, SOURCE, case, run_tests
 
 SCRIPT = os.path.join(SOURCE, "scripts", "demo.sh")
 METHODS = ("susreg", "kl-heat")
-CHANCE = 1 / 199  # 100 pictures of 2 views, less the view that looks
+CHANCE = 1 / 199  # 100 images of 2 views, less the view that looks
 
 # The demo with four steps of a network of a few thousand weights.
 SHORT = (

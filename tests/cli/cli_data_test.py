@@ -27,7 +27,7 @@ if "no libpng" in probe.stderr or "libpng" in probe.stderr:
     sys.exit(77)
 
 
-def picture(path, width, height, mode="RGB", seed=0, **options):
+def write_image(path, width, height, mode="RGB", seed=0, **options):
     """Smooth enough that JPEG does not change its mean by much."""
     random = np.random.default_rng(seed)
     coarse = random.integers(0, 256, (4, 4, 3), dtype=np.uint8)
@@ -40,7 +40,7 @@ def picture(path, width, height, mode="RGB", seed=0, **options):
 def classes(folder, counts, size=(24, 20)):
     for label, count in counts.items():
         for i in range(count):
-            picture(f"{folder}/{label}/{i:03}.png", *size, seed=1000 * len(label) + ord(label[0]) * 50 + i)
+            write_image(f"{folder}/{label}/{i:03}.png", *size, seed=1000 * len(label) + ord(label[0]) * 50 + i)
 
 
 # ---- textures ------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_textures():
         assert done.returncode == 0 and done.stdout == "fig/kernels.svg\n", done.stdout
         assert run("reproduce", "figure-kernels", "--out", "fig", "--quiet").stdout == ""
 
-    @case("reproduce figure-textures: two pictures, four rows of three, regions beside views")
+    @case("reproduce figure-textures: two images, four rows of three, regions beside views")
     def _():
         done = run("reproduce", "figure-textures", "--out", "fig")
         assert done.returncode == 0, done.stderr
@@ -136,7 +136,7 @@ def test_textures():
 def test_sources():
     classes("set", {"ant": 6, "bee": 4, "cat": 9})
 
-    @case("info: counts, sizes, mean and deviation as numpy has them")
+    @case("info: counts, sizes, mean and std as numpy has them")
     def _():
         x = np.concatenate([np.asarray(Image.open(p)).reshape(-1, 3)
                             for p in glob.glob("set/*/*.png")]) / 255.0
@@ -145,13 +145,13 @@ def test_sources():
         assert r["smallest"] == r["largest"] == [24, 20] and r["channels"] == 3
         assert [(c["name"], c["count"]) for c in r["classes"]] == [("ant", 6), ("bee", 4), ("cat", 9)]
         assert np.allclose(r["mean"], x.mean(0), atol=1e-12)
-        assert np.allclose(r["deviation"], x.std(0), atol=1e-12)
+        assert np.allclose(r["std"], x.std(0), atol=1e-12)
 
     @case("info: the text fits 80 columns and names the classes")
     def _():
         done = run("data", "info", "set")
         assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
-        assert "19 pictures" in done.stdout and "bee" in done.stdout
+        assert "19 images" in done.stdout and "bee" in done.stdout
 
     @case("info: a class list chooses and orders")
     def _():
@@ -171,12 +171,12 @@ def test_sources():
         r = run_json("data", "info", "set", "--split", "train", "--val-share", 0, "--test-share", 0)
         assert r["count"] == 19, r["count"]
 
-    @case("info: a set whose pictures lie partly in no class says so")
+    @case("info: a set whose images lie partly in no class says so")
     def _():
-        picture("set/stray.png", 24, 20)
+        write_image("set/stray.png", 24, 20)
         done = run("data", "info", "set")
         os.remove("set/stray.png")
-        assert "19 pictures" in done.stdout and "no class's folder" in done.stderr, done.stderr
+        assert "19 images" in done.stdout and "no class's folder" in done.stderr, done.stderr
 
     @case("info: names from outside cannot move the cursor or break a line")
     def _():
@@ -201,7 +201,7 @@ def test_sources():
                    for line in done.stderr.splitlines()), done.stderr
         shutil.rmtree("kinds")
 
-    @case("pack: the same pictures, labels and names as the folder")
+    @case("pack: the same images, labels and names as the folder")
     def _():
         done = run("data", "pack", "set", "--out", "set.zpk")
         assert done.returncode == 0 and "19 images (train " in done.stdout, done.stderr
@@ -209,12 +209,12 @@ def test_sources():
         assert b["kind"] == "pack"
         for key in ("count", "classes", "smallest", "largest"):
             assert a[key] == b[key], key
-        for key in ("mean", "deviation"):  # the pack has them part by part
+        for key in ("mean", "std"):  # the pack has them part by part
             assert np.allclose(a[key], b[key], rtol=1e-12), key
 
     @case("pack: parts are marked, and fitted to a square")
     def _():
-        done = run("data", "pack", "set", "--split", "train,val", "--fit", "centre", "--side", 16,
+        done = run("data", "pack", "set", "--split", "train,val", "--fit", "center", "--side", 16,
                    "--out", "parts.zpk")
         assert done.returncode == 0, done.stderr
         whole = run_json("data", "info", "parts.zpk")
@@ -234,7 +234,7 @@ def test_sources():
             for split in ("train", "val", "test"):
                 a = run_json("data", "info", source, "--split", split, "--quiet", *options)
                 b = run_json("data", "info", "kept.zpk", "--split", split, "--quiet", "--seed", 99)
-                for key in ("count", "classes", "mean", "deviation"):
+                for key in ("count", "classes", "mean", "std"):
                     assert a[key] == b[key], (source, split, key, a[key], b[key])
                 counts[split] = a["count"]
             if source == "parts":  # val serves as test, and is packed once
@@ -248,11 +248,11 @@ def test_sources():
 
     @case("pack: does not enlarge unless it is told to")
     def _():
-        picture("tiny/a/0.png", 24, 20)
-        picture("tiny/a/1.png", 60, 50)
+        write_image("tiny/a/0.png", 24, 20)
+        write_image("tiny/a/1.png", 60, 50)
         for flags, smallest, largest in (((), [20, 20], [32, 32]),
                                          (("--enlarge",), [32, 32], [32, 32])):
-            for fit in ("centre", "stretch"):
+            for fit in ("center", "stretch"):
                 done = run("data", "pack", "tiny", "--split", "all", "--fit", fit, "--side", 32,
                            "--out", "t.zpk", *flags)
                 r = run_json("data", "info", "t.zpk")
@@ -260,24 +260,24 @@ def test_sources():
                 assert ("1 are smaller than 32 x 32" in done.stdout) != bool(flags), done.stdout
         shutil.rmtree("tiny")
 
-    @case("a truncated picture is named, counted and left out")
+    @case("a truncated image is named, counted and left out")
     def _():
         good = open("set/cat/000.png", "rb").read()
         with open("set/cat/zzz.png", "wb") as file:
             file.write(good[: len(good) // 2])
         r = run_json("data", "info", "set")
         assert r["bad"] == 1 and r["count"] == 19 and "zzz.png" in r["why_bad"][0]
-        done = run("data", "pack", "set", "--out", "rest.zpk", "--bad-limit", 0.2)
+        done = run("data", "pack", "set", "--out", "rest.zpk", "--max-corrupt", 0.2)
         assert done.returncode == 0 and "zzz.png" in done.stderr, done.stderr
         assert "1 corrupt" in done.stdout
 
-    @case("too many corrupt pictures end the run, and no pack is left")
+    @case("too many corrupt images end the run, and no pack is left")
     def _():
         for i in range(6):
             open(f"set/bee/bad{i}.png", "wb").close()
         done = run("data", "pack", "set", "--out", "none.zpk")
         assert done.returncode == 1 and not os.path.exists("none.zpk")
-        assert "--bad-limit" in done.stderr or "corrupt" in done.stderr, done.stderr
+        assert "--max-corrupt" in done.stderr or "corrupt" in done.stderr, done.stderr
 
     for name in glob.glob("*.zpk") + ["list"]:
         os.remove(name)
@@ -309,14 +309,14 @@ def test_bad_sources():
             assert done.returncode == 1 and done.stdout == "" and len(lines) == 3, done.stderr
             assert all(p in line for p, line in zip(problems, lines)), done.stderr
             assert "too many broken links" in lines[2], done.stderr
-            assert run("data", "info", name, "--bad-limit", 0.5, "--quiet").returncode == 0
+            assert run("data", "info", name, "--max-corrupt", 0.5, "--quiet").returncode == 0
 
     refused("more textures than can be put in order", 2, "--count", "data", "info",
             "textures:disk", "--count", 1000000000)
     refused("a class that is not there", 1, "bee", "data", "info", "gap", "--class-list", "list")
     refused("a file that is no source", 1, "text.h5", "data", "info", "text.h5")
     classes("half/val", {"ant": 2, "bee": 2})
-    picture("half/train/0.png", 24, 20)
+    write_image("half/train/0.png", 24, 20)
     refused("parts with and without classes", 1, "no classes", "data", "pack", "half", "--split",
             "val,train", "--out", "x.zpk")
     refused("parts without and with classes", 1, "have classes", "data", "pack", "half", "--split",
@@ -362,7 +362,7 @@ def test_bench():
                    "--json")
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         assert [line["what"] for line in lines] == ["read", "crop", "loader"], done.stderr
-        assert lines[0]["pictures"] == 40
+        assert lines[0]["images"] == 40
 
     refused("a comparison of textures", 2, "--torch", "bench", "augment", "--kind", "texture",
             "--torch")

@@ -131,9 +131,9 @@ def test_kernel():
         assert near(np.exp([p["log_phi"] for p in k["profile"]]), series(c, a, d), 1e-9)
         constants = k["constants"]
         assert near(constants["bias"], a[0]) and near(constants["mmd_norm"], 1 - a[0])
-        slope = sum(a * np.arange(80) * (np.arange(80) + d - 2)) / (d - 1)
-        assert near(constants["slope"], slope)
-        assert near(constants["ksd_norm"], (d - 1) * slope / 2)
+        derivative = sum(a * np.arange(80) * (np.arange(80) + d - 2)) / (d - 1)
+        assert near(constants["derivative"], derivative)
+        assert near(constants["ksd_norm"], (d - 1) * derivative / 2)
         assert near(constants["kl_norm_paper"], -log_area(d), 1e-11)
         assert near(constants["kl_norm"], max(-log_area(d), -math.log(a[0])), 1e-11)
         for row in k["spectrum"]:
@@ -146,14 +146,14 @@ def test_kernel():
         for family in (["heat"], ["band"], ["induced"], ["poisson"], ["chordal"],
                        ["spectrum", "--spectrum", "1,0.5,0.25,0.1"]):
             k = run_json("kernel", "--kernel", *family, "--dim", 12, "--points", 4001)
-            c, phi, slope, bend = (
+            c, phi, derivative, bend = (
                 np.array([p[key] for p in k["profile"][:3801]])
                 for key in ("c", "phi", "dphi", "d2phi")
             )
             h = c[1] - c[0]
             middle = (phi[2:] - phi[:-2]) / (2 * h)
-            assert near(middle, slope[1:-1], 1e-3, 1e-4), family
-            assert near((slope[2:] - slope[:-2]) / (2 * h), bend[1:-1], 1e-2, 1e-3), family
+            assert near(middle, derivative[1:-1], 1e-3, 1e-4), family
+            assert near((derivative[2:] - derivative[:-2]) / (2 * h), bend[1:-1], 1e-2, 1e-3), family
 
     @case("kernel: no logarithm where the kernel is not positive")
     def _():
@@ -174,7 +174,7 @@ def test_kernel():
             assert done.returncode == 0 and not done.stderr, done.stderr
             assert max(map(len, done.stdout.splitlines())) <= 80, arguments
 
-    @case("kernel: pictures")
+    @case("kernel: plots")
     def _():
         for option in ("--plot", "--figure"):
             assert run("kernel", option, "k.svg", "--dim", 64).returncode == 0

@@ -199,7 +199,7 @@ SMALL = {
     ("test", "x.npy"): ["mc", "seed", "t", "pair-limit", "level"],
     ("variance", "--dim", 4, "--batch", 4, "--slices", 2, "--replicates", 2): ["scale", "seed"],
     ("sample", "cone", "--n", 2, "--dim", 2, "--out", "s.npy"): ["angle", "seed"],
-    ("data", "info", "textures:disk", "--count", 2, "--size", 16): ["seed", "bad-limit", "channels"],
+    ("data", "info", "textures:disk", "--count", 2, "--size", 16): ["seed", "max-corrupt", "channels"],
     ("bench", "loss", "--dim", 4, "--batch", 4, "--method", "mmd-band"): ["peak", "limit"],
 }
 
@@ -288,11 +288,11 @@ def test_results():
             remark = "set: 1 image in no class's folder is not used"
             assert done.stderr.count(remark) == 1, done.stderr
 
-        @case("plurals: one picture")
+        @case("plurals: one image")
         def _():
             os.mkdir("one")
             shutil.copy("set/loose.png", "one")
-            assert re.search(r"\b1 (picture|image)\b", run("data", "info", "one").stdout)
+            assert re.search(r"\b1 image\b", run("data", "info", "one").stdout)
             shutil.rmtree("one")
 
     shutil.rmtree("set", ignore_errors=True)
@@ -303,7 +303,7 @@ def test_results():
 LINES = [
     {"kind": "checkpoint", "step": 0, "score": None, "best": False},
     {"kind": "step", "step": 5, "epoch": 0.5, "loss": 0.25, "seconds": 1.5},
-    {"kind": "meter", "step": 5, "mean_cosine": 0.125, "rho": None},
+    {"kind": "monitor", "step": 5, "mean_cosine": 0.125, "rho": None},
     {"kind": "eval", "step": 5, "protocol": "retrieval", "features": "projector", "r1": 0.75},
     {"kind": "step", "step": 10, "epoch": 1, "loss": 0.1, "seconds": 3},
     {"kind": "eval", "step": 10, "protocol": "retrieval", "features": "projector", "r1": 0.5},
@@ -333,7 +333,7 @@ def test_metrics():
         }
         rows = json.loads(run("metrics", "run", "--json", "--kind", "eval").stdout)
         assert rows == [{"step": 5, "retrieval_r1": 0.75}, {"step": 10, "retrieval_r1": 0.5}]
-        assert json.loads(run("metrics", "run", "--json", "--kind", "meter").stdout)[0]["step"] == 5
+        assert json.loads(run("metrics", "run", "--json", "--kind", "monitor").stdout)[0]["step"] == 5
 
     @case("metrics: the summary has the last values and the best")
     def _():
@@ -407,8 +407,8 @@ def test_wrong_uses():
         (1, "put .jpg", "data", "info", "folder"),
         (1, "not a source of images", "data", "info", "empty.zpk"),
         (2, "did you mean disk?", "data", "info", "textures:disks"),
-        (2, "did you mean centre?", "data", "pack", "folder", "--fit", "center", "--out", "p.zpk"),
-        (2, "--fit centre", "data", "pack", "folder", "--side", "8", "--out", "p.zpk"),
+        (2, "did you mean center?", "data", "pack", "folder", "--fit", "centr", "--out", "p.zpk"),
+        (2, "--fit center", "data", "pack", "folder", "--side", "8", "--out", "p.zpk"),
         (2, "say where", "data", "textures", "--family", "disk"),
         (2, "RUN|WEIGHTS is missing", "embed", "--out", "e.npy"),
         (1, "check the name", "embed", "none", "--out", "e.npy"),

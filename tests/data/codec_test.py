@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The picture codecs against Pillow, which stands on the same libraries, and, for PNG, against the
-samples that an encoder of our own (pictures/make.py) has put into the file.
+"""The image codecs against Pillow, which stands on the same libraries, and, for PNG, against the
+samples that an encoder of our own (images/make.py) has put into the file.
 
-    codec_test.py decode_picture         the program of decode_picture.c"""
+    codec_test.py decode_image         the program of decode_image.c"""
 import os
 import struct
 import subprocess
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import warnings
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pictures"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "images"))
 sys.dont_write_bytecode = True
 
 try:
@@ -32,9 +32,9 @@ class Refused(Exception):
     pass
 
 
-def decode(path, channels=0, least_side=0):
-    """The probe's answer as a list, and the picture as an array [height][width][channels]."""
-    done = subprocess.run([PROGRAM, str(channels), str(least_side), path], capture_output=True,
+def decode(path, channels=0, min_side=0):
+    """The probe's answer as a list, and the image as an array [height][width][channels]."""
+    done = subprocess.run([PROGRAM, str(channels), str(min_side), path], capture_output=True,
                           timeout=60, check=True)
     head, pixels = done.stdout.split(b"\n", 1)
     words = head.decode().split(" ")
@@ -53,15 +53,15 @@ def refused(name, path, text):
         report(text in str(why) and "FORMAT" in str(why), name, why)
 
 
-def array(picture):
-    x = np.asarray(picture)
+def array(image):
+    x = np.asarray(image)
     return x[:, :, None] if x.ndim == 2 else x
 
 
-def compare(name, path, want, tolerance, channels=0, least_side=0, probe=None):
+def compare(name, path, want, tolerance, channels=0, min_side=0, probe=None):
     """Decodes and compares with the array "want": the largest difference against the tolerance."""
     try:
-        found, got = decode(path, channels, least_side)
+        found, got = decode(path, channels, min_side)
     except Refused as why:
         return report(False, name, why)
     if got.shape != want.shape:
@@ -76,9 +76,9 @@ def photograph(width, height, seed=0):
     generator = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     waves = [np.sin(x / (7.0 + 3 * c) + c) + np.cos(y / (11.0 - 2 * c)) for c in range(3)]
-    picture = 128 + 45 * np.stack(waves, axis=-1) + generator.normal(0, 4, (height, width, 3))
-    picture[height // 3:height // 2, width // 4:width // 2] = (220, 30, 60)
-    return Image.fromarray(picture.clip(0, 255).astype(np.uint8))
+    image = 128 + 45 * np.stack(waves, axis=-1) + generator.normal(0, 4, (height, width, 3))
+    image[height // 3:height // 2, width // 4:width // 2] = (220, 30, 60)
+    return Image.fromarray(image.clip(0, 255).astype(np.uint8))
 
 
 # The same library decodes on both sides, but it need not be the same build of it, and its builds may
@@ -87,13 +87,13 @@ JPEG_TOLERANCE = 2
 
 
 def test_jpeg():
-    picture = photograph(93, 61)
-    kinds = [("4:4:4", picture, {"subsampling": 0}), ("4:2:2", picture, {"subsampling": 1}),
-             ("4:2:0", picture, {"subsampling": 2}), ("grey", picture.convert("L"), {}),
-             ("progressive", picture, {"progressive": True}),
-             ("progressive grey", picture.convert("L"), {"progressive": True}),
-             ("quality 10", picture, {"quality": 10}),
-             ("1 x 1", picture.crop((0, 0, 1, 1)), {}), ("1 x 61", picture.crop((5, 0, 6, 61)), {})]
+    image = photograph(93, 61)
+    kinds = [("4:4:4", image, {"subsampling": 0}), ("4:2:2", image, {"subsampling": 1}),
+             ("4:2:0", image, {"subsampling": 2}), ("grey", image.convert("L"), {}),
+             ("progressive", image, {"progressive": True}),
+             ("progressive grey", image.convert("L"), {"progressive": True}),
+             ("quality 10", image, {"quality": 10}),
+             ("1 x 1", image.crop((0, 0, 1, 1)), {}), ("1 x 61", image.crop((5, 0, 6, 61)), {})]
     for name, original, options in kinds:
         original.save("x.jpg", **options)
         want = Image.open("x.jpg")
@@ -108,20 +108,20 @@ def test_jpeg():
 
 
 def test_scaled_jpeg():
-    picture = photograph(203, 150)
-    picture.save("x.jpg", subsampling=2)
-    for least_side, by in [(0, 1), (150, 1), (76, 1), (75, 2), (39, 2), (38, 4), (20, 4), (19, 8),
+    image = photograph(203, 150)
+    image.save("x.jpg", subsampling=2)
+    for min_side, by in [(0, 1), (150, 1), (76, 1), (75, 2), (39, 2), (38, 4), (20, 4), (19, 8),
                            (1, 8)]:
         want = Image.open("x.jpg")
         size = (-(-203 // by), -(-150 // by))
         want.draft("RGB", (203 // by, 150 // by))
         report(want.size == size, f"Pillow scales by {by}", f"{want.size}, want {size}")
-        compare(f"JPEG, least side {least_side}: 1/{by}", "x.jpg", array(want), JPEG_TOLERANCE, 0,
-                least_side, ["JPEG", 203, 150, 3, 1])
+        compare(f"JPEG, least side {min_side}: 1/{by}", "x.jpg", array(want), JPEG_TOLERANCE, 0,
+                min_side, ["JPEG", 203, 150, 3, 1])
 
 
 def test_orientation():
-    picture = photograph(40, 24)
+    image = photograph(40, 24)
     for orientation in range(1, 9):
         exif = Image.Exif()
         for endian, order in (("little", "<"), ("big", ">")):
@@ -129,7 +129,7 @@ def test_orientation():
             exif[0x0112] = orientation
             exif[0x010E] = "a text before"
             exif[0x0131] = "a text after"
-            picture.save("x.jpg", exif=exif, subsampling=0)
+            image.save("x.jpg", exif=exif, subsampling=0)
             want = ImageOps.exif_transpose(Image.open("x.jpg"))
             name = f"orientation {orientation}, {endian} endian"
             compare(name, "x.jpg", array(want), JPEG_TOLERANCE,
@@ -141,9 +141,9 @@ def test_orientation():
 
 
 def test_inks():
-    picture = photograph(50, 33).convert("CMYK")
+    image = photograph(50, 33).convert("CMYK")
     for quality in (75, 95):
-        picture.save("x.jpg", quality=quality)
+        image.save("x.jpg", quality=quality)
         want = Image.open("x.jpg")
         compare(f"CMYK at {quality}", "x.jpg", array(want.convert("RGB")), JPEG_TOLERANCE,
                 probe=["JPEG", 50, 33, 3, 1])
@@ -158,7 +158,7 @@ def test_inks():
         file.write(data)
     compare("YCCK", "x.jpg", array(Image.open("x.jpg").convert("RGB")), JPEG_TOLERANCE)
     # Pillow takes every CMYK file for Adobe's; without the marker the inks are plain.
-    ImageChops.invert(picture).save("x.jpg")
+    ImageChops.invert(image).save("x.jpg")
     inks = Image.open("x.jpg")
     want = ImageChops.invert(inks).convert("RGB")
     with open("x.jpg", "rb") as file:
@@ -210,9 +210,9 @@ def test_png():
 
 
 def test_png_by_pillow():
-    picture = photograph(70, 45)
+    image = photograph(70, 45)
     for mode in ("RGB", "RGBA", "L", "LA", "P", "1"):
-        picture.convert(mode).save("x.png")
+        image.convert(mode).save("x.png")
         original = Image.open("x.png")
         compare(f"Pillow's PNG, {mode}", "x.png", array(original.convert("RGB")), 0, 3)
         # Rounded weights in thousandths against Pillow's in 65536ths.
@@ -222,12 +222,12 @@ def test_png_by_pillow():
 
 def test_writing():
     for mode in ("RGB", "L"):
-        picture = photograph(37, 29).convert(mode)
-        picture.save("x.png")
+        image = photograph(37, 29).convert(mode)
+        image.save("x.png")
         subprocess.run([PROGRAM, "--png", "x.png", "y.png"], check=True, timeout=60)
         again = Image.open("y.png")
         again.load()
-        report(again.mode == mode and again.tobytes() == picture.tobytes(),
+        report(again.mode == mode and again.tobytes() == image.tobytes(),
                f"Pillow reads our PNG, {mode}", again)
         os.remove("y.png")
 
@@ -240,18 +240,18 @@ def both(name, path, tolerance=0, probe=None):
 
 
 def test_webp():
-    picture = photograph(93, 61)
-    see_through = picture.convert("RGBA")
-    see_through.putalpha(picture.convert("L"))
-    for name, original, options in (("lossy", picture, {}), ("lossless", picture, {"lossless": True}),
+    image = photograph(93, 61)
+    see_through = image.convert("RGBA")
+    see_through.putalpha(image.convert("L"))
+    for name, original, options in (("lossy", image, {}), ("lossless", image, {"lossless": True}),
                                     ("lossy with alpha", see_through, {}),
                                     ("lossless with alpha", see_through,
                                      {"lossless": True, "exact": True}),
-                                    ("1 x 1", picture.crop((0, 0, 1, 1)), {})):
+                                    ("1 x 1", image.crop((0, 0, 1, 1)), {})):
         original.save("x.webp", **options)
         both(f"WebP {name}", "x.webp", JPEG_TOLERANCE, ["WebP", *original.size, 3, 1])
-    picture.save("x.webp", save_all=True, lossless=True,
-                 append_images=[ImageChops.invert(picture)])
+    image.save("x.webp", save_all=True, lossless=True,
+                 append_images=[ImageChops.invert(image)])
     both("WebP, two frames", "x.webp", 0, ["WebP", 93, 61, 3, 1])
 
 
@@ -268,12 +268,12 @@ def bmp_16(pixels, masks=None, header=40, from_above=False):
 
 
 def test_bmp():
-    picture = photograph(91, 61)
+    image = photograph(91, 61)
     for mode in ("RGB", "RGBA", "L", "P", "1"):
-        picture.convert(mode).save("x.bmp")
+        image.convert(mode).save("x.bmp")
         depth = 1 if mode in ("L", "1") else 3
         both(f"BMP {mode}", "x.bmp", 0, ["BMP", 91, 61, 3, 1][:3] + [depth, 1])
-    picture.quantize(13).save("x.bmp")
+    image.quantize(13).save("x.bmp")
     both("BMP, 4 bits", "x.bmp")
     samples = np.random.default_rng(2).integers(0, 1 << 16, (9, 7))
     for masks, shifts in ((None, (10, 5, 0)), ((0x7c00, 0x3e0, 0x1f), (10, 5, 0)),
@@ -287,7 +287,7 @@ def test_bmp():
                     want.astype(np.uint8), 0)
             both(f"BMP, 16 bits, {masks}, from above {from_above}, as Pillow", "x.bmp", 1)
     good = open("x.bmp", "rb").read()
-    picture.convert("L").save("x.bmp")
+    image.convert("L").save("x.bmp")
     packed = bytearray(open("x.bmp", "rb").read())
     packed[30] = 1
     for name, data, text in (("cut off", good[:-1], "it ends early"),
@@ -297,13 +297,13 @@ def test_bmp():
 
 
 def test_gif():
-    picture = photograph(93, 61)
+    image = photograph(93, 61)
     for name, original, options in (
-            ("plain", picture.quantize(256), {}), ("few colours", picture.quantize(5), {}),
-            ("interlaced", picture.quantize(64), {"interlace": 1}), ("grey", picture.convert("L"), {}),
-            ("transparent", picture.quantize(64), {"transparency": 3}),
-            ("two frames", picture.quantize(64), {"save_all": True, "append_images": [
-                ImageChops.invert(picture).quantize(64)]})):
+            ("plain", image.quantize(256), {}), ("few colours", image.quantize(5), {}),
+            ("interlaced", image.quantize(64), {"interlace": 1}), ("grey", image.convert("L"), {}),
+            ("transparent", image.quantize(64), {"transparency": 3}),
+            ("two frames", image.quantize(64), {"save_all": True, "append_images": [
+                ImageChops.invert(image).quantize(64)]})):
         original.save("x.gif", **options)
         both(f"GIF {name}", "x.gif", 0, ["GIF", 93, 61, 3, 1])
     # A first frame that does not fill the screen.
@@ -319,11 +319,11 @@ def test_gif():
 
 
 def test_tiff():
-    picture = photograph(93, 61)
-    see_through = picture.convert("RGBA")
-    see_through.putalpha(picture.convert("L"))
-    for mode, original in (("RGB", picture), ("RGBA", see_through), ("L", picture.convert("L")),
-                           ("P", picture.quantize(64)), ("1", picture.convert("1"))):
+    image = photograph(93, 61)
+    see_through = image.convert("RGBA")
+    see_through.putalpha(image.convert("L"))
+    for mode, original in (("RGB", image), ("RGBA", see_through), ("L", image.convert("L")),
+                           ("P", image.quantize(64)), ("1", image.convert("1"))):
         for packing in (None, "tiff_lzw", "tiff_adobe_deflate", "packbits"):
             original.save("x.tif", compression=packing)
             depth = 1 if mode in ("L", "1") else 3
@@ -332,12 +332,12 @@ def test_tiff():
     for orientation, turn in enumerate((turns.FLIP_LEFT_RIGHT, turns.ROTATE_180,
                                         turns.FLIP_TOP_BOTTOM, turns.TRANSPOSE, turns.ROTATE_270,
                                         turns.TRANSVERSE, turns.ROTATE_90), 2):
-        picture.save("x.tif", tiffinfo={274: orientation})
-        want = picture.transpose(turn)
+        image.save("x.tif", tiffinfo={274: orientation})
+        want = image.transpose(turn)
         compare(f"TIFF, orientation {orientation}", "x.tif", array(want), 0,
                 probe=["TIFF", *want.size, 3, orientation])
-    picture.save("x.tif", save_all=True, append_images=[ImageChops.invert(picture)])
-    both("TIFF, two pictures", "x.tif")
+    image.save("x.tif", save_all=True, append_images=[ImageChops.invert(image)])
+    both("TIFF, two images", "x.tif")
     data = open("x.tif", "rb").read()
     open("x.tif", "wb").write(data[:3000])
     refused("TIFF cut off", "x.tif", "x.tif")
@@ -356,8 +356,8 @@ def test_bombs():
     refused("GIF of 65535 x 65535", "x.gif", "claims 65535 x 65535 pixels")
 
 
-def test_kept_pictures():
-    """The files in pictures/ are what make.py says they are."""
+def test_kept_images():
+    """The files in images/ are what make.py says they are."""
     folder = os.path.dirname(make.__file__)
     for name in sorted(os.listdir(folder)):
         if name.endswith(".py") or name == "lossy.webp":
@@ -369,12 +369,12 @@ def test_kept_pictures():
         if name == "progressive.jpg":  # colours at half the size run over the edges
             want = array(Image.open(path))
         # Rectangles of whole 8 x 8 blocks lose to the quantisation of quality 95 only.
-        compare(f"pictures/{name}", path, want, 4 if name.endswith(".jpg") or name == "jpeg.tif" else 0)
+        compare(f"images/{name}", path, want, 4 if name.endswith(".jpg") or name == "jpeg.tif" else 0)
 
 
 def main():
     if not os.access(PROGRAM, os.X_OK):
-        sys.exit("codec_test: give the program decode_picture")
+        sys.exit("codec_test: give the program decode_image")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         photograph(8, 8).save("x.jpg")
@@ -399,7 +399,7 @@ def main():
             for test in tests:
                 test()
         if everything:
-            test_kept_pictures()
+            test_kept_images()
         os.chdir("/")
     finish()
 

@@ -1,9 +1,9 @@
 /*
  * The data side from a command line, for tests whose oracle is Python (readers_test.py):
  *
- *     data_tool dump PATH SPLIT CHANNELS SEED OUT     the source's fields; the pictures go to OUT
+ *     data_tool dump PATH SPLIT CHANNELS SEED OUT     the source's fields; the images go to OUT
  *     data_tool describe PATH WORKERS                 what zonal__describe finds
- *     data_tool pack PATH FIT SIDE OUT                a pack of all pictures, as one split
+ *     data_tool pack PATH FIT SIDE OUT                a pack of all images, as one split
  *     data_tool resample IN WIDTH HEIGHT CHANNELS TO_WIDTH TO_HEIGHT OUT
  *     data_tool allocations PATH                      opens and reads with allocations that fail
  *
@@ -39,13 +39,13 @@ static void print_fields(const zonal__source *source) {
     printf("\n");
 }
 
-static zonal_status dump_pictures(zonal__source *source, FILE *out) {
+static zonal_status dump_images(zonal__source *source, FILE *out) {
     zonal__image image = {0};
     zonal_status status = ZONAL_OK;
     for (int64_t i = 0; i < source->count && status == ZONAL_OK; i++) {
         status = zonal__source_read(source, i, &image);
         if (status != ZONAL_OK) break;
-        printf("picture %d %d %d\n", image.width, image.height, image.channels);
+        printf("image %d %d %d\n", image.width, image.height, image.channels);
         fwrite(image.pixels, 1, bytes_of(&image), out);
     }
     zonal__image_fini(&image);
@@ -64,7 +64,7 @@ static zonal_status dump(char **argument) {
     zonal_status status = zonal__source_open(&options, &source);
     if (status == ZONAL_OK) {
         print_fields(source);
-        status = dump_pictures(source, out);
+        status = dump_images(source, out);
     }
     zonal__source_close(source);
     fclose(out);
@@ -87,8 +87,7 @@ static zonal_status describe(char **argument) {
         printf("smallest %d %d\nlargest %d %d\ntypical %d %d\n", d.smallest.width,
                d.smallest.height, d.largest.width, d.largest.height, d.typical.width,
                d.typical.height);
-        for (int c = 0; c < d.channels; c++)
-            printf("channel %.17g %.17g\n", d.mean[c], d.deviation[c]);
+        for (int c = 0; c < d.channels; c++) printf("channel %.17g %.17g\n", d.mean[c], d.std[c]);
         for (int c = 0; d.class_counts && c < source->classes; c++)
             printf("class %" PRId64 "\n", d.class_counts[c]);
         zonal__description_fini(&d);

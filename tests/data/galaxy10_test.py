@@ -31,21 +31,21 @@ def galaxy10_sdss_contiguous(folder):
     assert (source.kind, source.count, source.classes) == ("galaxy10", 100, 10)
     assert source.size == (69, 69, 3) and np.array_equal(source.labels, labels)
     assert source.names[0] == "Disk, Face-on, No Spiral" and len(source.names) == 10
-    equal(source.pictures, images)
+    equal(source.images, images)
     check_split(path, 100, labels)
 
 
 @case
 def galaxy10_compressed_chunks(folder):
-    # What h5py chooses by itself, tiles of many pictures; and chunks that do not divide the set.
+    # What h5py chooses by itself, tiles of many images; and chunks that do not divide the set.
     for keywords in ({"compression": "gzip"}, {"chunks": (7, 69, 23, 3), "compression": "gzip"},
                      {"chunks": (1, 69, 69, 3)},
                      {"chunks": (64, 8, 8, 1), "maxshape": (None, 69, 69, 3)},
                      {"chunks": (200, 69, 23, 1), "maxshape": (None, 69, 69, 3)}):
         path, images, labels = galaxy(folder, **keywords)
-        equal(Source(path).pictures, images)
+        equal(Source(path).images, images)
         val = Source(path, VAL, seed=2)
-        equal(val.pictures, images[val.order])
+        equal(val.images, images[val.order])
 
 
 @case
@@ -54,7 +54,7 @@ def galaxy10_decals_and_grey(folder):
     source = Source(path, channels=1)
     assert source.names[0] == "Disturbed Galaxies" and source.size == (256, 256, 1)
     weights = np.array([299, 587, 114])
-    equal(source.pictures, ((images.astype(int) @ weights + 500) // 1000)[..., None])
+    equal(source.images, ((images.astype(int) @ weights + 500) // 1000)[..., None])
     path, _, _ = galaxy(folder, n=10, side=32)
     assert Source(path).names is None
 
@@ -103,7 +103,7 @@ def galaxy10_refused(folder):
     refused(changed(instead("images", lambda i, l: i[:0])), "FORMAT",
             "has the shape [0][69][69][3], but [n][height][width][3] is expected; store at most")
     refused(changed(instead("images", lambda i, l: i[:7])), "FORMAT",
-            'has 7 pictures in "images", but 100 labels in "ans"')
+            'has 7 images in "images", but 100 labels in "ans"')
     refused(changed(instead("ans", lambda i, l: l * 2)), "FORMAT", "has label 10")
     refused(changed(instead("ans", lambda i, l: l - 1)), "FORMAT",
             'has label -1, but Galaxy10 has classes 0 to 9; correct it in "ans"')
@@ -182,7 +182,7 @@ def galaxy10_storage(folder):
                 continue
             source = Source(path)
             assert np.array_equal(source.labels, labels[:n]), keywords
-            equal(source.pictures, images[:n])
+            equal(source.images, images[:n])
     with h5py.File(path, "w") as file:
         file["images"] = images[:4]
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -212,7 +212,7 @@ def galaxy10_chunks_without_index(folder):
             h5py.h5d.create(file.id, b"images", h5py.h5t.STD_U8LE, space, properties)
             file["images"][...], file["ans"] = images, labels
         if most[1:] == images.shape[1:]:
-            equal(Source(path).pictures, images)
+            equal(Source(path).images, images)
         else:
             refused(path, "FORMAT", "chunks without an index that may still grow")
 
@@ -262,12 +262,12 @@ def galaxy10_damage_that_libhdf5_reads(folder):
         answer = tool("dump", path, ALL, 0, 0, os.devnull)
         assert answer["failed"] and answer["status"] == ["FORMAT"], answer
         assert "a chunk of" in answer["sentence"][0], answer["sentence"]
-        assert len(answer["picture"]) == 4  # those before it
+        assert len(answer["image"]) == 4  # those before it
 
 
 @case
 def galaxy10_bombs(folder):
-    # 300 MB of zeros in chunks of many pictures, and a label for each of 2^24 pictures that are
+    # 300 MB of zeros in chunks of many images, and a label for each of 2^24 images that are
     # not there: little memory, little time.
     path = os.path.join(folder, "bomb.h5")
     if h5py is None:

@@ -40,38 +40,38 @@ def lots_are_philox_of_xxh64_of_the_names(folder):
 
 
 def cifar(folder, hundred, n=60):
-    """n pictures for each file: as written and as numpy reads them."""
+    """n images for each file: as written and as numpy reads them."""
     files = ["train", "test"] if hundred else [f"data_batch_{i}" for i in range(1, 6)] + [
         "test_batch"]
     generator = np.random.default_rng(3)
-    pictures, labels = [], []
+    images, labels = [], []
     for name in files:
         label = generator.integers(0, 100 if hundred else 10, (n, 1), dtype=np.uint8)
         planes = generator.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
         head = np.hstack([generator.integers(0, 20, (n, 1), dtype=np.uint8), label])
         np.hstack([head if hundred else label, planes.reshape(n, -1)]).tofile(
             os.path.join(folder, name + ".bin"))
-        pictures.append(planes.transpose(0, 2, 3, 1))
+        images.append(planes.transpose(0, 2, 3, 1))
         labels.append(label[:, 0])
-    return np.concatenate(pictures), np.concatenate(labels)
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def check_cifar(folder, hundred):
     size = 700 if hundred else 60
-    pictures, labels = cifar(folder, hundred, size)
+    images, labels = cifar(folder, hundred, size)
     n = len(labels) - size
     source = Source(folder)
     assert source.kind == ("cifar100" if hundred else "cifar10")
     assert source.classes == (100 if hundred else 10) and source.size == (32, 32, 3)
     assert source.names is None and np.array_equal(source.labels, labels)
-    equal(source.pictures, pictures)
+    equal(source.images, images)
     test = Source(folder, TEST)
-    equal(test.pictures, pictures[n:])
+    equal(test.images, images[n:])
     assert np.array_equal(test.labels, labels[n:])
     train, val = Source(folder, TRAIN, seed=4), Source(folder, VAL, seed=4)
     assert sorted(np.concatenate([train.order, val.order])) == list(range(n))
-    equal(train.pictures, pictures[train.order])
-    equal(val.pictures, pictures[val.order])
+    equal(train.images, images[train.order])
+    equal(val.images, images[val.order])
     assert abs(val.count - 0.1 * n) < 5 * (0.09 * n) ** 0.5 + source.classes
     for c in range(source.classes):
         assert np.sum(val.labels == c) >= (np.sum(labels[:n] == c) > 1)
@@ -130,50 +130,50 @@ def idx(folder, name, array, packed=False):
 
 def mnist(folder, packed=False, n=90, m=30):
     generator = np.random.default_rng(6)
-    pictures = generator.integers(0, 256, (n + m, 11, 7), dtype=np.uint8)
+    images = generator.integers(0, 256, (n + m, 11, 7), dtype=np.uint8)
     labels = generator.integers(0, 10, n + m)
     for name, part in (("train", slice(0, n)), ("t10k", slice(n, None))):
-        idx(folder, f"{name}-images-idx3-ubyte", pictures[part], packed)
+        idx(folder, f"{name}-images-idx3-ubyte", images[part], packed)
         idx(folder, f"{name}-labels-idx1-ubyte", labels[part], packed)
-    return pictures[..., None], labels
+    return images[..., None], labels
 
 
 @case
 def idx_plain_and_packed(folder):
     for packed in (False, True):
         with tempfile.TemporaryDirectory() as sub:
-            pictures, labels = mnist(sub, packed)
+            images, labels = mnist(sub, packed)
             source = Source(sub)
             assert (source.kind, source.classes, source.size) == ("idx", 10, (7, 11, 1))
-            equal(source.pictures, pictures)
+            equal(source.images, images)
             assert np.array_equal(source.labels, labels)
-            equal(Source(sub, TEST).pictures, pictures[90:])
+            equal(Source(sub, TEST).images, images[90:])
             train, val = Source(sub, TRAIN), Source(sub, VAL)
             assert sorted(np.concatenate([train.order, val.order])) == list(range(90))
-            equal(val.pictures, pictures[val.order])
+            equal(val.images, images[val.order])
             colour = Source(sub, channels=3)
-            equal(colour.pictures, np.repeat(pictures, 3, axis=3))
+            equal(colour.images, np.repeat(images, 3, axis=3))
             suffix = ".gz" if packed else ""
             path = os.path.join(sub, "t10k-images-idx3-ubyte" + suffix)
-            equal(Source(path).pictures, pictures[90:])
+            equal(Source(path).images, images[90:])
             check_split(os.path.join(sub, "train-images-idx3-ubyte" + suffix), 90, labels[:90])
 
 
 @case
 def idx_named_otherwise(folder):
     # As some mirrors have them. One file alone is known by its first bytes, whatever its name.
-    pictures, labels = mnist(folder)
+    images, labels = mnist(folder)
     for part in ("images-idx3", "labels-idx1"):
         os.rename(os.path.join(folder, f"train-{part}-ubyte"),
                   os.path.join(folder, f"train-{part.replace('-', '.')}-ubyte"))
     source = Source(os.path.join(folder, "train-images.idx3-ubyte"))
-    equal(source.pictures, pictures[:90])
+    equal(source.images, images[:90])
     assert np.array_equal(source.labels, labels[:90])
 
 
 @case
 def idx_labels_packed_otherwise(folder):
-    pictures, labels = mnist(folder)
+    images, labels = mnist(folder)
     os.remove(os.path.join(folder, "train-labels-idx1-ubyte"))
     idx(folder, "train-labels-idx1-ubyte", labels[:90], packed=True)
     assert np.array_equal(Source(folder).labels, labels)
@@ -188,7 +188,7 @@ def idx_more_classes(folder):
 
 @case
 def idx_refused(folder):
-    pictures, labels = mnist(folder)
+    images, labels = mnist(folder)
     allocations(folder)
     path = os.path.join(folder, "train-images-idx3-ubyte")
     good = open(path, "rb").read()
@@ -210,8 +210,8 @@ def idx_refused(folder):
     changed(good[:-1], "FORMAT", "shorter than its header says")
     changed(good[:16], "FORMAT", "shorter than its header says")
     changed(good + b"x", "FORMAT", "longer than its header says")
-    changed(head(0, 11, 7), "FORMAT", "claims 0 pictures")
-    changed(head(90, 0, 7), "FORMAT", "claims 90 pictures of 7 x 0")
+    changed(head(0, 11, 7), "FORMAT", "claims 0 images")
+    changed(head(90, 0, 7), "FORMAT", "claims 90 images of 7 x 0")
     changed(head(90, 40000, 7), "FORMAT", "of 7 x 40000")
     changed(head(2 ** 32 - 1, 16384, 16384), "FORMAT", "shorter than its header says")
     changed(gzip.compress(head(2 ** 32 - 1, 16384, 16384)), "FORMAT", "claims to unpack to")
@@ -236,7 +236,7 @@ def idx_refused(folder):
 @case
 def idx_bomb(folder):
     # 400 MB of zeros in 400 KB; and labels that are a pipe, which nobody writes to.
-    pictures, labels = mnist(folder)
+    images, labels = mnist(folder)
     path = os.path.join(folder, "train-images-idx3-ubyte.gz")
     head = gzip.compress(b"\0\0\x08\x03" + struct.pack(">3I", 4000, 316, 316))
     open(path, "wb").write(head + 400 * gzip.compress(bytes(998560)))
@@ -256,23 +256,23 @@ def idx_fashion_mnist(folder):
     if not os.path.isdir(FASHION):
         raise Skip("dataset-fashion-mnist is not installed")
     with gzip.open(os.path.join(FASHION, "t10k-images-idx3-ubyte.gz")) as file:
-        pictures = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28, 1)
+        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28, 1)
     with gzip.open(os.path.join(FASHION, "t10k-labels-idx1-ubyte.gz")) as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)
     test = Source(FASHION, TEST)
-    equal(test.pictures, pictures)
+    equal(test.images, images)
     assert np.array_equal(test.labels, labels) and test.classes == 10
     answer = tool("describe", os.path.join(FASHION, "t10k-images-idx3-ubyte.gz"), 2)
-    mean, deviation = map(float, answer["channel"][0].split())
+    mean, std = map(float, answer["channel"][0].split())
     # numpy's own sums of 7.8 million doubles are good to about 1e-12
-    assert abs(mean - np.mean(pictures / 255)) < 1e-11
-    assert abs(deviation - np.std(pictures / 255)) < 1e-11
+    assert abs(mean - np.mean(images / 255)) < 1e-11
+    assert abs(std - np.std(images / 255)) < 1e-11
 
 
 # ---- packs ------------------------------------------------------------------------------------
 
 def read_pack(path):
-    """Pictures, labels and names of a pack, by its documented format alone."""
+    """Images, labels and names of a pack, by its documented format alone."""
     content = open(path, "rb").read()
     assert content[:8] == b"ZONALPK2" and content[-8:] == b"ZONALEND"
     table, count, names, classes, version, index_sum, zero, foot_sum = struct.unpack(
@@ -281,51 +281,51 @@ def read_pack(path):
     assert table + 32 * count + names + 64 == len(content)
     assert xxh64(content[-64:-16]) == foot_sum
     assert xxh64(content[table:-64]) == index_sum
-    pictures, labels = [], []
+    images, labels = [], []
     for i in range(count):
         offset, pixel_sum, width, height, label, channels, split = struct.unpack(
             "<QQIIIHH", content[table + 32 * i:table + 32 * i + 32])
         pixels = content[offset:offset + width * height * channels]
         assert offset % 64 == 0 and xxh64(pixels) == pixel_sum
-        pictures.append(np.frombuffer(pixels, np.uint8).reshape(height, width, channels))
+        images.append(np.frombuffer(pixels, np.uint8).reshape(height, width, channels))
         labels.append(label)
     text = content[table + 32 * count:-64]
-    return pictures, labels, text.decode().split("\0")[:-1], classes
+    return images, labels, text.decode().split("\0")[:-1], classes
 
 
 @case
 def pack_by_its_documented_format(folder):
-    pictures, labels = cifar(folder, True, n=20)
+    images, labels = cifar(folder, True, n=20)
     names = [f"class {i}" for i in range(100)]
     open(os.path.join(folder, "fine_label_names.txt"), "w").write("\n".join(names))
     path = os.path.join(folder, "set.zpk")
     assert not tool("pack", folder, AS_IS, 0, path)["failed"]
     packed, packed_labels, packed_names, classes = read_pack(path)
-    equal(packed, pictures)
+    equal(packed, images)
     assert packed_labels == list(labels) and packed_names == names and classes == 100
     source = Source(path)
     assert source.kind == "pack" and source.names == names
-    equal(source.pictures, pictures)
+    equal(source.images, images)
 
 
 @case
 def pack_written_by_python(folder):
     generator = np.random.default_rng(8)
-    content, table, pictures = bytearray(b"ZONALPK2" + bytes(56)), b"", []
+    content, table, images = bytearray(b"ZONALPK2" + bytes(56)), b"", []
     for i in range(5):
-        picture = generator.integers(0, 256, (3 + i, 4, 1 if i % 2 else 3), dtype=np.uint8)
-        raw = picture.tobytes()
+        image = generator.integers(0, 256, (3 + i, 4, 1 if i % 2 else 3), dtype=np.uint8)
+        raw = image.tobytes()
         table += struct.pack("<QQIIIHH", len(content), xxh64(raw), 4, 3 + i, 0xFFFFFFFF,
-                             picture.shape[2], 0)
+                             image.shape[2], 0)
         content += raw + bytes(-len(raw) % 64)
-        pictures.append(picture)
+        images.append(image)
     foot = struct.pack("<QQQIIQQ", len(content), 5, 0, 0, 2, xxh64(table), 0)
     path = os.path.join(folder, "by python")
     foot += struct.pack("<Q", xxh64(foot)) + b"ZONALEND"
     open(path, "wb").write(content + table + foot)
     source = Source(path)
     assert source.classes == 0 and len(source.labels) == 0
-    equal(source.pictures, pictures)
+    equal(source.images, images)
 
 
 def pillow():
@@ -333,8 +333,8 @@ def pillow():
         raise Skip("this Python has no Pillow")
 
 
-def as_pillow(picture):
-    return Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
+def as_pillow(image):
+    return Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
 
 
 def off_by(got, want):
@@ -345,30 +345,30 @@ def off_by(got, want):
 def pack_resized_as_pillow(folder):
     pillow()
     generator = np.random.default_rng(9)
-    pictures = generator.integers(0, 256, (6, 40, 23), dtype=np.uint8)
-    idx(folder, "train-images-idx3-ubyte", pictures)
+    images = generator.integers(0, 256, (6, 40, 23), dtype=np.uint8)
+    idx(folder, "train-images-idx3-ubyte", images)
     idx(folder, "train-labels-idx1-ubyte", np.zeros(6))
     whole = os.path.join(folder, "train-images-idx3-ubyte")
     for fit, box in ((STRETCH, (0, 0, 23, 40)), (CENTRE, (0, 8, 23, 31))):
         path = os.path.join(folder, "small.zpk")
         assert not tool("pack", whole, fit, 12, path)["failed"]
-        for got, picture in zip(Source(path).pictures, pictures):
-            want = Image.fromarray(picture).crop(box).resize((12, 12), Image.BILINEAR)
+        for got, image in zip(Source(path).images, images):
+            want = Image.fromarray(image).crop(box).resize((12, 12), Image.BILINEAR)
             assert off_by(got, np.asarray(want)) <= 1  # see resampling
 
 
 @case
 def describing(folder):
-    pictures, labels = cifar(folder, False)
+    images, labels = cifar(folder, False)
     alone, together = tool("describe", folder, 1), tool("describe", folder, 5)
     assert alone == together
     assert alone["count"] == ["360"] and alone["bad"] == ["0"] and alone["grey"] == ["0"]
     assert alone["typical"] == alone["smallest"] == alone["largest"] == ["32 32"]
     assert [int(c) for c in alone["class"]] == list(np.bincount(labels, minlength=10))
     for c, line in enumerate(alone["channel"]):
-        mean, deviation = map(float, line.split())
-        assert abs(mean - np.mean(pictures[..., c] / 255)) < 1e-12
-        assert abs(deviation - np.std(pictures[..., c] / 255)) < 1e-12
+        mean, std = map(float, line.split())
+        assert abs(mean - np.mean(images[..., c] / 255)) < 1e-12
+        assert abs(std - np.std(images[..., c] / 255)) < 1e-12
 
 
 # ---- resampling -------------------------------------------------------------------------------
@@ -385,12 +385,12 @@ def resampling(folder):
     exact = total = 0
     for width, height, to_width, to_height in sizes:
         for channels in (1, 3):
-            picture = generator.integers(0, 256, (height, width, channels), dtype=np.uint8)
-            picture.tofile(raw)
+            image = generator.integers(0, 256, (height, width, channels), dtype=np.uint8)
+            image.tofile(raw)
             assert not tool("resample", raw, width, height, channels, to_width, to_height,
                             out)["failed"]
             got = np.fromfile(out, np.uint8).reshape(to_height, to_width, channels)
-            want = np.asarray(as_pillow(picture).resize((to_width, to_height), Image.BILINEAR))
+            want = np.asarray(as_pillow(image).resize((to_width, to_height), Image.BILINEAR))
             assert off_by(got, want) <= 1, (width, height, to_width, to_height)
             exact += np.sum(got == want.reshape(got.shape))
             total += got.size

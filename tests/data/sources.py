@@ -90,12 +90,12 @@ class Source:
         self.names = answer.get("name")
         self.labels = numbers(answer, "labels")
         self.order = numbers(answer, "order")
-        self.pictures, at = [], 0
-        for line in answer.get("picture", []):
+        self.images, at = [], 0
+        for line in answer.get("image", []):
             width, height, depth = map(int, line.split())
-            self.pictures.append(raw[at:at + width * height * depth].reshape(height, width, depth))
+            self.images.append(raw[at:at + width * height * depth].reshape(height, width, depth))
             at += width * height * depth
-        assert at == len(raw) and len(self.pictures) == self.count
+        assert at == len(raw) and len(self.images) == self.count
 
 
 def refused(path, status, text, split=ALL):
@@ -108,9 +108,9 @@ def refused(path, status, text, split=ALL):
 
 
 def equal(got, want):
-    assert len(got) == len(want), f"{len(got)} pictures, want {len(want)}"
+    assert len(got) == len(want), f"{len(got)} images, want {len(want)}"
     for i, (g, w) in enumerate(zip(got, want)):
-        assert g.shape == w.shape and np.array_equal(g, w), f"picture {i} differs"
+        assert g.shape == w.shape and np.array_equal(g, w), f"image {i} differs"
 
 
 def allocations(path):

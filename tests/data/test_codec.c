@@ -1,6 +1,6 @@
 /*
- * Picture files: src/data/codec.h. What the pictures must look like is told by
- * tests/data/pictures/make.py (four flat rectangles), and against Pillow by codec_test.py; here are
+ * Image files: src/data/codec.h. What the images must look like is told by
+ * tests/data/images/make.py (four flat rectangles), and against Pillow by codec_test.py; here are
  * damage, limits and memory.
  */
 #include <errno.h>
@@ -15,18 +15,18 @@
 
 enum { WIDTH = 32, HEIGHT = 16, LARGEST = 4096 };
 
-typedef struct kept_picture {
+typedef struct kept_image {
     const char *name;
     int channels;
     int tolerance; /* of JPEG at quality 95 where the rectangles are whole blocks */
-} kept_picture;
+} kept_image;
 
-static const kept_picture kept_pictures[] = {
+static const kept_image kept_images[] = {
     {"colour.jpg", 3, 4},     {"turned.jpg", 3, 4},     {"grey.jpg", 1, 4},
     {"cmyk.jpg", 3, 4},       {"cmyk_plain.jpg", 3, 4}, {"colour.png", 3, 0},
     {"interlaced.png", 3, 0}, {"palette.png", 3, 0},    {"grey.png", 1, 0},
 };
-enum { KEPT = sizeof kept_pictures / sizeof kept_pictures[0] };
+enum { KEPT = sizeof kept_images / sizeof kept_images[0] };
 
 typedef struct bytes {
     unsigned char at[LARGEST];
@@ -36,7 +36,7 @@ typedef struct bytes {
 static int load(const char *name, bytes *out) {
     char path[1024];
     FILE *stream;
-    snprintf(path, sizeof path, "%s/data/pictures/%s", ZONAL_TESTS_DIR, name);
+    snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR, name);
     stream = fopen(path, "rb");
     if (!CHECK_MSG(stream != NULL, "%s: %s", path, strerror(errno))) return 0;
     out->count = fread(out->at, 1, sizeof out->at, stream);
@@ -89,17 +89,17 @@ static int worst_difference(const zonal__image *image) {
     return worst;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
-static void test_kept_pictures(void) {
+static void test_kept_images(void) {
     zonal__decoder *decoder;
     zonal__image image = {0};
     NEED_BOTH();
     if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
     for (int i = 0; i < KEPT; i++) {
-        const kept_picture *kept = &kept_pictures[i];
+        const kept_image *kept = &kept_images[i];
         char path[1024];
-        snprintf(path, sizeof path, "%s/data/pictures/%s", ZONAL_TESTS_DIR, kept->name);
+        snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR, kept->name);
         if (!CHECK_OK(zonal__image_read(decoder, path, NULL, &image))) continue;
         CHECK_MSG(image.channels == kept->channels, "%s: %d channels", kept->name, image.channels);
         CHECK_MSG(worst_difference(&image) <= kept->tolerance, "%s is off by %d", kept->name,
@@ -115,7 +115,7 @@ static void test_channels_asked_for(void) {
     NEED_BOTH();
     if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
     for (int i = 0; i < KEPT; i++) {
-        const kept_picture *kept = &kept_pictures[i];
+        const kept_image *kept = &kept_images[i];
         zonal__decode_options rgb = {.channels = 3}, one = {.channels = 1};
         bytes file;
         int worst = 0;
@@ -188,7 +188,7 @@ static void test_cut_off(void) {
     NEED_BOTH();
     if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
     for (int i = 0; i <= KEPT; i++) {
-        const char *name = i < KEPT ? kept_pictures[i].name : "progressive.jpg";
+        const char *name = i < KEPT ? kept_images[i].name : "progressive.jpg";
         bytes file;
         if (!load(name, &file)) continue;
         for (size_t count = 0; count < file.count; count++) {
@@ -208,7 +208,7 @@ static void test_garbage(void) {
     static const char *const texts[] = {"GIF89a", "\xff\xd8", "\xff\xd8\xff", "\x89PNG",
                                         "hello, I am a text\n"};
     zonal__decoder *decoder;
-    zonal__picture_info info;
+    zonal__image_info info;
     zonal__image image = {0};
     test_folder folder;
     unsigned char zeros[300] = {0};
@@ -245,7 +245,7 @@ static void test_damaged_jpeg(void) {
 static unsigned char *find(bytes *file, const char *what, size_t length) {
     for (size_t i = 0; i + length <= file->count; i++)
         if (memcmp(file->at + i, what, length) == 0) return file->at + i;
-    CHECK_MSG(0, "the picture has changed");
+    CHECK_MSG(0, "the image has changed");
     return file->at;
 }
 
@@ -258,7 +258,7 @@ static void put16(unsigned char *at, unsigned value) {
 static void test_bombs(void) {
     static const unsigned sizes[][2] = {
         {65500, 65500}, {32769, 1}, {1, 32769}, {32768, 8193}, {0, 16}};
-    zonal__picture_info info;
+    zonal__image_info info;
     bytes file;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         unsigned char *at;
@@ -283,7 +283,7 @@ static void test_bombs(void) {
 }
 
 static void test_bad_options(void) {
-    zonal__decode_options four = {.channels = 4}, negative = {.least_side = -1};
+    zonal__decode_options four = {.channels = 4}, negative = {.min_side = -1};
     zonal__decoder *decoder;
     zonal__image image = {0};
     bytes file;
@@ -311,7 +311,7 @@ static size_t repeat_scan(int times, unsigned char *out) {
     return count + 2;
 }
 
-/* A few bytes more, and the decoder would go over a large picture once more. */
+/* A few bytes more, and the decoder would go over a large image once more. */
 static void test_many_scans(void) {
     static unsigned char many[1 << 16];
     zonal__decoder *decoder;
@@ -367,7 +367,7 @@ static void test_exif(void) {
         {TEXT("http://ns.adobe.com/xap/1.0/"), 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        zonal__picture_info info;
+        zonal__image_info info;
         bytes file;
         if (!insert_segment(&file, cases[i].text, cases[i].length)) return;
         if (!CHECK_OK(zonal__image_probe(file.at, file.count, "x", &info))) continue;
@@ -375,15 +375,15 @@ static void test_exif(void) {
                   info.orientation, cases[i].orientation);
         CHECK(info.width == (info.orientation == 6 ? HEIGHT : WIDTH));
         CHECK(info.height == (info.orientation == 6 ? WIDTH : HEIGHT));
-        CHECK(info.kind == ZONAL__PICTURE_JPEG && info.channels == 3);
+        CHECK(info.kind == ZONAL__IMAGE_JPEG && info.channels == 3);
     }
 }
 
 static void test_names(void) {
-    CHECK(zonal__picture_named("a.jpg") && zonal__picture_named("a.b.JPEG"));
-    CHECK(zonal__picture_named("x.Png") && zonal__picture_named(".png"));
-    CHECK(!zonal__picture_named("a.svg") && !zonal__picture_named("jpg"));
-    CHECK(!zonal__picture_named("a.jpg.txt") && !zonal__picture_named(""));
+    CHECK(zonal__image_named("a.jpg") && zonal__image_named("a.b.JPEG"));
+    CHECK(zonal__image_named("x.Png") && zonal__image_named(".png"));
+    CHECK(!zonal__image_named("a.svg") && !zonal__image_named("jpg"));
+    CHECK(!zonal__image_named("a.jpg.txt") && !zonal__image_named(""));
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -425,7 +425,7 @@ static zonal_status decode_once(void *context) {
     zonal__image image = {0};
     zonal_status status;
     char path[1024];
-    snprintf(path, sizeof path, "%s/data/pictures/%s", ZONAL_TESTS_DIR, name);
+    snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR, name);
     ZONAL_TRY(zonal__decoder_create(&decoder));
     status = zonal__image_read(decoder, path, NULL, &image);
     if (status == ZONAL_OK) status = zonal__image_read(decoder, path, &grey, &image);
@@ -446,15 +446,15 @@ static void test_no_memory(void) {
     test_folder folder;
     NEED_BOTH();
     for (int i = 0; i < KEPT; i++)
-        test_every_allocation(kept_pictures[i].name, decode_once, (void *)kept_pictures[i].name);
+        test_every_allocation(kept_images[i].name, decode_once, (void *)kept_images[i].name);
     if (!CHECK(test_folder_make(&folder))) return;
     test_every_allocation("writing a PNG", write_once, (void *)test_folder_file(&folder, "x.png"));
     test_folder_remove(&folder);
 }
 
-/* The second time round nothing is allocated, whatever the kind of picture. */
+/* The second time round nothing is allocated, whatever the kind of image. */
 static void test_steady_state(void) {
-    zonal__decode_options options[] = {{0}, {.channels = 1}, {.channels = 3, .least_side = 4}};
+    zonal__decode_options options[] = {{0}, {.channels = 1}, {.channels = 3, .min_side = 4}};
     zonal__decoder *decoder;
     zonal__image image = {0};
     int64_t after_first = 0;
@@ -464,8 +464,8 @@ static void test_steady_state(void) {
         for (int round = 0; round < 3; round++) {
             for (int i = 0; i < 3 * KEPT; i++) {
                 char path[1024];
-                snprintf(path, sizeof path, "%s/data/pictures/%s", ZONAL_TESTS_DIR,
-                         kept_pictures[i % KEPT].name);
+                snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR,
+                         kept_images[i % KEPT].name);
                 CHECK_OK(zonal__image_read(decoder, path, &options[i / KEPT], &image));
             }
             if (round == 0) after_first = failing_alloc_calls();
@@ -480,7 +480,7 @@ static void test_steady_state(void) {
 
 static const test_case tests[] = {
     {"names", test_names},
-    {"kept pictures", test_kept_pictures},
+    {"kept images", test_kept_images},
     {"channels asked for", test_channels_asked_for},
     {"png round trip", test_png_round_trip},
     {"cut off", test_cut_off},

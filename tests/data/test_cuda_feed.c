@@ -1,6 +1,6 @@
 /*
  * Views on the GPU, fed step by step, against the loader's on the host: the same samples and
- * labels, the same pictures to 1/255, whether the source is resident or streamed. Skipped where
+ * labels, the same images to 1/255, whether the source is resident or streamed. Skipped where
  * there is no GPU, unless ZONAL_REQUIRE_GPU is set.
  */
 #include <stdlib.h>
@@ -16,29 +16,30 @@ static int no_gpu(void) {
     return gpu_is_missing(gpu_device() != NULL);
 }
 
-typedef struct laws {
-    zonal__view_law global[2], local[3];
-} laws;
+typedef struct augmentations {
+    zonal__augmentation global[2], local[3];
+} augmentations;
 
-static zonal__loader_options options_for(zonal__source *source, laws *l, int photographs) {
+static zonal__loader_options options_for(zonal__source *source, augmentations *l, int photographs) {
     for (int v = 0; v < 2; v++) {
         if (photographs)
-            zonal__view_law_byol(v, &l->global[v]);
+            zonal__augmentation_byol(v, &l->global[v]);
         else
-            zonal__view_law_texture(&l->global[v]);
+            zonal__augmentation_texture(&l->global[v]);
     }
     for (int v = 0; v < 3; v++) {
         if (photographs)
-            zonal__view_law_local(&l->local[v]);
+            zonal__augmentation_local(&l->local[v]);
         else
-            zonal__view_law_texture(&l->local[v]);
+            zonal__augmentation_texture(&l->local[v]);
     }
     return (zonal__loader_options){
         .source = source,
         .batch = BATCH,
         .groups = 2,
-        .group = {{.views = 2, .width = SIDE, .height = SIDE, .laws = l->global},
-                  {.views = 3, .width = LOCAL, .height = LOCAL, .laws = l->local, .first = 2}},
+        .group =
+            {{.views = 2, .width = SIDE, .height = SIDE, .augmentations = l->global},
+             {.views = 3, .width = LOCAL, .height = LOCAL, .augmentations = l->local, .first = 2}},
         .channels = photographs ? 3 : 1,
         .seed = test_seed};
 }
@@ -61,30 +62,31 @@ static double largest_difference(const zonal__loader_options *o, int g, const zo
     return worst;
 }
 
-/* Pictures of one size and of three classes, of which one is corrupt. */
+/* Images of one size and of three classes, of which one is corrupt. */
 enum { MADE_UP = 50, CORRUPT = 11, MADE_UP_SIDE = 32 };
 
 static zonal_status read_made_up(zonal__source *source, int64_t index, zonal__image *out) {
     (void)source;
-    if (index == CORRUPT) return ZONAL_FAIL(ZONAL_FORMAT, "picture %d is torn", (int)index);
+    if (index == CORRUPT) return ZONAL_FAIL(ZONAL_FORMAT, "image %d is torn", (int)index);
     ZONAL_TRY(zonal__image_shape(out, MADE_UP_SIDE, MADE_UP_SIDE, 1));
     for (int64_t i = 0; i < MADE_UP_SIDE * MADE_UP_SIDE; i++)
         out->pixels[i] = (uint8_t)((index * 7 + i * 3) % 251);
     return ZONAL_OK;
 }
 
-static void check_steps(zonal__source *source, int photographs, zonal__residence residence) {
-    laws l;
+static void check_steps(zonal__source *source, int photographs,
+                        zonal__data_location data_location) {
+    augmentations l;
     zonal__feed_options options = {.device = gpu_device(),
                                    .loader = options_for(source, &l, photographs),
-                                   .residence = residence};
+                                   .data_location = data_location};
     zonal__loader *loader;
     zonal__feed *feed;
     void *stream = NULL;
     if (!CHECK_OK(zonal__loader_create(&options.loader, &loader))) return;
     if (CHECK_OK(zonal__feed_create(&options, &feed)) &&
         CHECK_OK(zonal__device_stream_create(gpu_device(), &stream))) {
-        CHECK(zonal__feed_is_resident(feed) == (residence == ZONAL__RESIDENCE_RESIDENT));
+        CHECK(zonal__feed_is_resident(feed) == (data_location == ZONAL__DATA_ON_DEVICE));
         for (int step = 0; step < STEPS; step++) {
             const zonal__batch *host, *device;
             if (!CHECK_OK(zonal__loader_next(loader, &host)) ||
@@ -141,11 +143,12 @@ static zonal_status replay(zonal__feed *feed, void *stream, void **graphs,
 }
 
 /* One feed by graphs, the other as usual; in between both go elsewhere. */
-static void check_graphs(zonal__source *source, zonal__residence residence) {
+static void check_graphs(zonal__source *source, zonal__data_location data_location) {
     static const int64_t places[] = {0, 7, 2};
-    laws l;
-    const zonal__feed_options options = {
-        .device = gpu_device(), .loader = options_for(source, &l, 0), .residence = residence};
+    augmentations l;
+    const zonal__feed_options options = {.device = gpu_device(),
+                                         .loader = options_for(source, &l, 0),
+                                         .data_location = data_location};
     zonal__feed *captured = NULL, *usual = NULL;
     const zonal__batch *a, *b;
     void *stream = NULL, *graphs[ZONAL__FEED_TURNS] = {NULL};
@@ -178,8 +181,8 @@ static void test_graphs(void) {
                                            .texture_size = 64};
     zonal__source *source;
     if (no_gpu() || !CHECK_OK(zonal__source_open(&options, &source))) return;
-    check_graphs(source, ZONAL__RESIDENCE_RESIDENT);
-    check_graphs(source, ZONAL__RESIDENCE_STREAMED);
+    check_graphs(source, ZONAL__DATA_ON_DEVICE);
+    check_graphs(source, ZONAL__DATA_ON_HOST);
     zonal__source_close(source);
 }
 
@@ -191,8 +194,8 @@ static void check_both(const char *path, int channels, int photographs) {
                                            .texture_size = 64};
     zonal__source *source;
     if (!CHECK_OK(zonal__source_open(&options, &source))) return;
-    check_steps(source, photographs, ZONAL__RESIDENCE_RESIDENT);
-    check_steps(source, photographs, ZONAL__RESIDENCE_STREAMED);
+    check_steps(source, photographs, ZONAL__DATA_ON_DEVICE);
+    check_steps(source, photographs, ZONAL__DATA_ON_HOST);
     zonal__source_close(source);
 }
 
@@ -217,11 +220,11 @@ static void test_corrupt(void) {
                             .height = MADE_UP_SIDE,
                             .channels = 1,
                             .path = "made-up",
-                            .bad_limit = 0.5};
+                            .max_corrupt = 0.5};
     if (no_gpu()) return;
     for (int i = 0; i < MADE_UP; i++) labels[i] = i % 3;
-    check_steps(&source, 0, ZONAL__RESIDENCE_RESIDENT);
-    check_steps(&source, 0, ZONAL__RESIDENCE_STREAMED);
+    check_steps(&source, 0, ZONAL__DATA_ON_DEVICE);
+    check_steps(&source, 0, ZONAL__DATA_ON_HOST);
     CHECK(source.bad == 1);
     zonal__free((void *)source.known_bad); /* all that a source without a file has taken */
 }
@@ -245,16 +248,16 @@ static void test_large(void) {
                             .height = LARGE * 3 / 4,
                             .channels = 3,
                             .path = "made-up",
-                            .bad_limit = 0.5};
+                            .max_corrupt = 0.5};
     if (no_gpu()) return;
-    check_steps(&source, 1, ZONAL__RESIDENCE_RESIDENT);
-    check_steps(&source, 1, ZONAL__RESIDENCE_STREAMED);
+    check_steps(&source, 1, ZONAL__DATA_ON_DEVICE);
+    check_steps(&source, 1, ZONAL__DATA_ON_HOST);
 }
 
 static void test_refusals(void) {
     zonal__source_options options = {.path = "textures:disk", .texture_count = 20};
     zonal__source *source;
-    laws l;
+    augmentations l;
     zonal__feed *feed;
     if (!CHECK_OK(zonal__source_open(&options, &source))) return;
     zonal__feed_options feeding = {.device = gpu_device(), .loader = options_for(source, &l, 0)};

@@ -1,4 +1,4 @@
-/* Folders of pictures, and what all sources have in common: src/data/folder.c, source.h. */
+/* Folders of images, and what all sources have in common: src/data/folder.c, source.h. */
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ static void put(const char *name, const char *content) {
 }
 
 /* One grey pixel. Returns 0 where PNG cannot be written. */
-static int put_picture(const char *name, int value) {
+static int put_image(const char *name, int value) {
     uint8_t pixel = (uint8_t)value;
     zonal__image image = {.width = 1, .height = 1, .channels = 1, .pixels = &pixel, .room = 1};
     zonal_status status;
@@ -95,7 +95,7 @@ static void check_refused(const char *name, zonal__split split, const char *clas
     CHECK(source == NULL);
 }
 
-/* The values of all pictures, in order, as text: "1 2 3 ". */
+/* The values of all images, in order, as text: "1 2 3 ". */
 static const char *values(zonal__source *source) {
     static char text[1024];
     zonal__image image = {0};
@@ -133,17 +133,17 @@ static void check_source(zonal__source *source, const char *want_values, const c
 
 static void test_classes(void) {
     if (!begin()) return;
-    if (!put_picture("set/b/2.png", 2)) {
+    if (!put_image("set/b/2.png", 2)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/b/10.PNG", 10); /* byte order: 1 before 2 */
-    put_picture("set/B/7.png", 7);
-    put_picture("set/a/z.png", 5);
-    put_picture("set/a/inner/a.png", 6); /* after the files of the folder itself */
-    put_picture("set/a/.hidden.png", 99);
-    put_picture("set/.git/x.png", 99);
-    put("set/a/notes.txt", "not a picture");
+    put_image("set/b/10.PNG", 10); /* byte order: 1 before 2 */
+    put_image("set/B/7.png", 7);
+    put_image("set/a/z.png", 5);
+    put_image("set/a/inner/a.png", 6); /* after the files of the folder itself */
+    put_image("set/a/.hidden.png", 99);
+    put_image("set/.git/x.png", 99);
+    put("set/a/notes.txt", "not an image");
     put("set/LICENCE", "not a class");
     check_source(open_split("set", ZONAL__SPLIT_ALL), "7 5 6 10 2 ", "B a a b b ");
     end();
@@ -152,12 +152,12 @@ static void test_classes(void) {
 static void test_flat(void) {
     zonal__source *source;
     if (!begin()) return;
-    if (!put_picture("set/c.png", 3)) {
+    if (!put_image("set/c.png", 3)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/a.png", 1);
-    put_picture("set/b.png", 2);
+    put_image("set/a.png", 1);
+    put_image("set/b.png", 2);
     source = open_split("set", ZONAL__SPLIT_ALL);
     if (source) CHECK(source->classes == 0 && !source->labels && !source->class_names);
     check_source(source, "1 2 3 ", "");
@@ -167,13 +167,13 @@ static void test_flat(void) {
 static void test_divided(void) {
     zonal__source *source;
     if (!begin()) return;
-    if (!put_picture("set/train/a/1.png", 1)) {
+    if (!put_image("set/train/a/1.png", 1)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/train/b/2.png", 2);
-    put_picture("set/train/c/3.png", 3);
-    put_picture("set/valid/b/4.png", 4); /* has no class a: b keeps its number */
+    put_image("set/train/b/2.png", 2);
+    put_image("set/train/c/3.png", 3);
+    put_image("set/valid/b/4.png", 4); /* has no class a: b keeps its number */
     check_source(open_split("set", ZONAL__SPLIT_TRAIN), "1 2 3 ", "a b c ");
     source = open_split("set", ZONAL__SPLIT_VAL);
     if (source) CHECK(source->classes == 3 && source->labels[0] == 1);
@@ -182,9 +182,9 @@ static void test_divided(void) {
     check_source(open_split("set", ZONAL__SPLIT_TEST), "4 ", "b ");
     CHECK_MSG(strstr(log_text, "has no test folder") != NULL, "the log: %s", log_text);
     check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 4 3 ", "a b b c ");
-    put_picture("set/test/c/5.png", 5);
+    put_image("set/test/c/5.png", 5);
     check_source(open_split("set", ZONAL__SPLIT_TEST), "5 ", "c ");
-    put_picture("set/val/a/6.png", 6); /* "val" goes before "valid" */
+    put_image("set/val/a/6.png", 6); /* "val" goes before "valid" */
     check_source(open_split("set", ZONAL__SPLIT_VAL), "6 ", "a ");
     end();
 }
@@ -192,12 +192,12 @@ static void test_divided(void) {
 /* A test folder without labels, as ImageNet's. */
 static void test_unlabelled_test(void) {
     if (!begin()) return;
-    if (!put_picture("set/train/a/1.png", 1)) {
+    if (!put_image("set/train/a/1.png", 1)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/val/a/2.png", 2);
-    put_picture("set/test/3.png", 3);
+    put_image("set/val/a/2.png", 2);
+    put_image("set/test/3.png", 3);
     check_source(open_split("set", ZONAL__SPLIT_TEST), "3 ", "");
     check_source(open_split("set", ZONAL__SPLIT_TRAIN), "1 ", "a ");
     CHECK_TEXT(log_text, "");
@@ -206,22 +206,22 @@ static void test_unlabelled_test(void) {
     end();
 }
 
-/* A class may be called train, as long as there are others and it holds pictures. */
+/* A class may be called train, as long as there are others and it holds images. */
 static void test_class_called_train(void) {
     if (!begin()) return;
-    if (!put_picture("set/train/1.png", 1)) {
+    if (!put_image("set/train/1.png", 1)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/bus/2.png", 2);
-    put_picture("set/test/3.png", 3);
+    put_image("set/bus/2.png", 2);
+    put_image("set/test/3.png", 3);
     check_source(open_split("set", ZONAL__SPLIT_ALL), "2 3 1 ", "bus test train ");
     end();
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-/* Train, val and test have no picture in common and all together; each has some of each class. */
+/* Train, val and test have no image in common and all together; each has some of each class. */
 static void check_partition(const char *name, int total) {
     int seen[256] = {0}, found = 0;
     for (int split = ZONAL__SPLIT_TRAIN; split <= ZONAL__SPLIT_TEST; split++) {
@@ -241,12 +241,12 @@ static void check_partition(const char *name, int total) {
         zonal__image_fini(&image);
         zonal__source_close(source);
     }
-    CHECK_MSG(found == total, "%d of %d pictures are in a split", found, total);
+    CHECK_MSG(found == total, "%d of %d images are in a split", found, total);
 }
 
 static void test_seeded_split(void) {
     if (!begin()) return;
-    if (!put_picture("set/x/0.png", 0)) {
+    if (!put_image("set/x/0.png", 0)) {
         end();
         SKIP("built without libpng");
     }
@@ -254,15 +254,15 @@ static void test_seeded_split(void) {
         char name[64];
         for (int k = 0; k < 2; k++) {
             snprintf(name, sizeof name, "%s/%d.png", k ? "set/y" : "set/x", i);
-            put_picture(name, i + 100 * k);
+            put_image(name, i + 100 * k);
             snprintf(name, sizeof name, "%s/%d.png", k ? "two/train/y" : "two/train/x", i);
-            put_picture(name, i + 100 * k);
+            put_image(name, i + 100 * k);
         }
     }
     check_partition("set", 40);
     check_partition("two", 40); /* train alone */
-    put_picture("two/test/x/20.png", 20);
-    put_picture("two/test/y/20.png", 120);
+    put_image("two/test/x/20.png", 20);
+    put_image("two/test/y/20.png", 120);
     check_partition("two", 42);
     CHECK_MSG(strstr(log_text, "has no val folder") != NULL, "the log: %s", log_text);
     end();
@@ -352,13 +352,13 @@ static void test_class_list(void) {
     char path[1024];
     zonal__source *source;
     if (!begin()) return;
-    if (!put_picture("set/train/n01/1.png", 1)) {
+    if (!put_image("set/train/n01/1.png", 1)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("set/train/n02/2.png", 2);
-    put_picture("set/train/n03/3.png", 3);
-    put_picture("set/val/n03/4.png", 4);
+    put_image("set/train/n02/2.png", 2);
+    put_image("set/train/n03/3.png", 3);
+    put_image("set/val/n03/4.png", 4);
     put("list", "# our classes\n\nn03 great white shark\r\n  n01\ttench");
     snprintf(list, sizeof list, "%s", at("list"));
     snprintf(path, sizeof path, "%s", at("set"));
@@ -396,8 +396,8 @@ static void test_bad_folders(void) {
     check_refused("valonly", ZONAL__SPLIT_TRAIN, NULL, ZONAL_FORMAT, "has no train folder");
     check_refused("nowhere", ZONAL__SPLIT_ALL, NULL, ZONAL_IO, "No such file");
     put("tiny/a/1.jpg", "");
-    check_refused("tiny", ZONAL__SPLIT_VAL, NULL, ZONAL_ARGUMENT, "no picture for the val split");
-    put("text.txt", "a text, not a source of pictures");
+    check_refused("tiny", ZONAL__SPLIT_VAL, NULL, ZONAL_ARGUMENT, "no image for the val split");
+    put("text.txt", "a text, not a source of images");
     check_refused("text.txt", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "textures:FAMILY");
     if (geteuid() != 0) {
         put("closed/a/1.jpg", "");
@@ -415,14 +415,14 @@ static void link_to(const char *target, const char *name) {
 
 static void test_links(void) {
     if (!begin()) return;
-    if (!put_picture("store/one.png", 1)) {
+    if (!put_image("store/one.png", 1)) {
         end();
         SKIP("built without libpng");
     }
-    put_picture("store/two/2.png", 2);
+    put_image("store/two/2.png", 2);
     link_to("../../store/one.png", "set/a/1.png");
     link_to("../store/two", "set/b");
-    link_to("nowhere", "set/a/broken.txt"); /* not a picture: no matter */
+    link_to("nowhere", "set/a/broken.txt"); /* not an image: no matter */
     check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 ", "a b ");
     CHECK_TEXT(log_text, "");
     link_to("../../set", "set/a/up");
@@ -444,7 +444,7 @@ static void test_links(void) {
 
 /* A flat set, whose folder is looked into twice: each broken link counts once. */
 static void test_broken_links_counted_once(void) {
-    zonal__source_options options = {.bad_limit = .5};
+    zonal__source_options options = {.max_corrupt = .5};
     zonal__source *source;
     if (!begin()) return;
     put("set/1.jpg", "");
@@ -553,10 +553,10 @@ static void test_pack(void) {
     end();
 }
 
-/* ---- corrupt pictures ------------------------------------------------------------------------ */
+/* ---- corrupt images -------------------------------------------------------------------------- */
 
-/* 300 pictures, of which 4 are corrupt, are too many beyond the 3 of 1 %; each counts once. */
-static void test_corrupt_pictures(void) {
+/* 300 images, of which 4 are corrupt, are too many beyond the 3 of 1 %; each counts once. */
+static void test_corrupt_images(void) {
     static const int64_t corrupt[] = {10, 20, 30, 40};
     zonal__source *source;
     zonal__image image = {0};
@@ -565,8 +565,8 @@ static void test_corrupt_pictures(void) {
         char name[64];
         snprintf(name, sizeof name, "set/%c/%03d.png", i < 150 ? 'a' : 'b', i);
         if (i == 10 || i == 20 || i == 30 || i == 40) {
-            put(name, "no picture");
-        } else if (!put_picture(name, i % 256)) {
+            put(name, "no image");
+        } else if (!put_image(name, i % 256)) {
             end();
             SKIP("built without libpng");
         }
@@ -615,7 +615,7 @@ static void test_select(void) {
     for (int i = 0; i < 6; i++) {
         char name[64];
         snprintf(name, sizeof name, "set/%c/%d.png", "abc"[i / 2], i);
-        if (!put_picture(name, i)) {
+        if (!put_image(name, i)) {
             end();
             SKIP("built without libpng");
         }
@@ -638,27 +638,27 @@ static void test_bad_options(void) {
     zonal__source *source;
     CHECK_FAILS(zonal__source_folder(&options, &source), ZONAL_ARGUMENT, "1 or 3 channels, not 2");
     options.channels = 0;
-    options.bad_limit = (double)NAN;
+    options.max_corrupt = (double)NAN;
     CHECK_FAILS(zonal__source_folder(&options, &source), ZONAL_ARGUMENT, "from 0 to 1");
-    options.bad_limit = 1.5;
+    options.max_corrupt = 1.5;
     CHECK_FAILS(zonal__source_folder(&options, &source), ZONAL_ARGUMENT, "from 0 to 1");
 }
 
 /* ---- threads and memory ---------------------------------------------------------------------- */
 
-enum { THREADS = 6, PICTURES = 40 };
+enum { THREADS = 6, IMAGES = 40 };
 
 typedef struct reader {
     zonal__source *source;
     int wrong;
 } reader;
 
-/* Every picture several times; picture i has value i, number 7 is corrupt. */
+/* Every image several times; image i has value i, number 7 is corrupt. */
 static void *read_all(void *context) {
     reader *r = context;
     zonal__image image = {0};
     for (int round = 0; round < 20; round++)
-        for (int64_t i = 0; i < PICTURES; i++) {
+        for (int64_t i = 0; i < IMAGES; i++) {
             zonal_status status = zonal__source_read(r->source, i, &image);
             r->wrong += i == 7 ? status != ZONAL_FORMAT
                                : status != ZONAL_OK || image.pixels[0] != (uint8_t)i;
@@ -668,12 +668,12 @@ static void *read_all(void *context) {
 }
 
 static int put_numbered(void) {
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         char name[64];
         snprintf(name, sizeof name, "set/%c/%02d.png", i < 20 ? 'a' : 'b', i);
         if (i == 7)
-            put(name, "no picture");
-        else if (!put_picture(name, i))
+            put(name, "no image");
+        else if (!put_image(name, i))
             return 0;
     }
     return 1;
@@ -696,8 +696,7 @@ static void test_threads(void) {
         }
         for (int i = 0; i < THREADS; i++) {
             pthread_join(threads[i], NULL);
-            CHECK_MSG(readers[i].wrong == 0, "thread %d read %d pictures wrong", i,
-                      readers[i].wrong);
+            CHECK_MSG(readers[i].wrong == 0, "thread %d read %d images wrong", i, readers[i].wrong);
         }
         CHECK(source->bad == 1);
     }
@@ -754,7 +753,7 @@ static void test_steady_state(void) {
     if (CHECK_OK(zonal__source_open(&options, &source))) {
         CHECK_OK(zonal__source_read(source, 0, &image));
         before = failing_alloc_calls();
-        for (int64_t i = 8; i < PICTURES; i++) CHECK_OK(zonal__source_read(source, i, &image));
+        for (int64_t i = 8; i < IMAGES; i++) CHECK_OK(zonal__source_read(source, i, &image));
         CHECK(failing_alloc_calls() == before);
         zonal__source_close(source);
     }
@@ -781,7 +780,7 @@ static const test_case tests[] = {
     {"unread formats", test_unread_formats},
     {"kinds", test_kinds},
     {"pack", test_pack},
-    {"corrupt pictures", test_corrupt_pictures},
+    {"corrupt images", test_corrupt_images},
     {"replacement", test_replacement},
     {"select", test_select},
     {"bad options", test_bad_options},

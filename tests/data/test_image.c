@@ -1,4 +1,4 @@
-/* Pictures in memory: src/data/image.h. readers_test.py compares resampling with Pillow. */
+/* Images in memory: src/data/image.h. readers_test.py compares resampling with Pillow. */
 #include "data/image.h"
 #include "failing_alloc.h"
 #include "test.h"
@@ -118,7 +118,7 @@ static void test_constant(void) {
         }
 }
 
-/* Turning the picture over turns the result over. */
+/* Turning the image over turns the result over. */
 static void test_mirrored(void) {
     uint8_t pixels[31 * 9], mirrored[31 * 9];
     zonal__image in = {31, 9, 1, pixels, 0}, over = {31, 9, 1, mirrored, 0}, a = {0}, b = {0};
@@ -136,7 +136,7 @@ static void test_mirrored(void) {
     zonal__image_fini(&b);
 }
 
-/* The second picture of a kind finds all its memory there, and a smaller one after it too. */
+/* The second image of a kind finds all its memory there, and a smaller one after it too. */
 static void test_resample_keeps_memory(void) {
     uint8_t pixels[40 * 30] = {0};
     zonal__image in = {40, 30, 1, pixels, 0}, out = {0};

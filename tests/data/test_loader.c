@@ -1,6 +1,6 @@
 /*
  * Loading: what a batch holds depends on seed and step alone, every epoch visits everything once,
- * and trouble in a worker reaches the caller. The source is made up here, so that each picture's
+ * and trouble in a worker reaches the caller. The source is made up here, so that each image's
  * bytes, and with them the right answers, are known in closed form.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { SIDE = 9 };
 
 typedef struct made_up {
     zonal__source source;
-    int64_t corrupt, unreadable; /* pictures that cannot be had; -1: none */
+    int64_t corrupt, unreadable; /* images that cannot be had; -1: none */
     int varied;
 } made_up;
 
@@ -28,8 +28,8 @@ static uint8_t pixel(int64_t index, int64_t at) {
 static zonal_status read_made_up(zonal__source *source, int64_t index, zonal__image *out) {
     const made_up *m = (const made_up *)source;
     int height = m->varied ? SIDE + (int)(index % 5) : SIDE;
-    if (index == m->unreadable) return ZONAL_FAIL(ZONAL_IO, "picture %d is away", (int)index);
-    if (index == m->corrupt) return ZONAL_FAIL(ZONAL_FORMAT, "picture %d is torn", (int)index);
+    if (index == m->unreadable) return ZONAL_FAIL(ZONAL_IO, "image %d is away", (int)index);
+    if (index == m->corrupt) return ZONAL_FAIL(ZONAL_FORMAT, "image %d is torn", (int)index);
     ZONAL_TRY(zonal__image_shape(out, SIDE, height, 1));
     for (int64_t i = 0; i < SIDE * height; i++) out->pixels[i] = pixel(index, i);
     return ZONAL_OK;
@@ -49,21 +49,21 @@ static made_up make_source(int64_t count) {
                                 .height = SIDE,
                                 .channels = 1,
                                 .path = "made-up",
-                                .bad_limit = 0.5},
+                                .max_corrupt = 0.5},
                      .corrupt = -1,
                      .unreadable = -1};
 }
 
-static zonal__view_law texture_law[2];
+static zonal__augmentation texture_augmentation[2];
 
 static zonal__loader_options options_for(made_up *m, int64_t batch) {
-    zonal__view_law_texture(&texture_law[0]);
-    texture_law[1] = texture_law[0];
+    zonal__augmentation_texture(&texture_augmentation[0]);
+    texture_augmentation[1] = texture_augmentation[0];
     return (zonal__loader_options){
         .source = &m->source,
         .batch = batch,
         .groups = 1,
-        .group = {{.views = 2, .width = 7, .height = 5, .laws = texture_law}},
+        .group = {{.views = 2, .width = 7, .height = 5, .augmentations = texture_augmentation}},
         .channels = 1,
         .seed = test_seed};
 }
@@ -172,14 +172,14 @@ static void test_epochs(void) {
 static void test_in_order(void) {
     made_up m = make_source(COUNT);
     zonal__loader_options options = options_for(&m, 16);
-    zonal__view_law identity;
+    zonal__augmentation identity;
     zonal__loader *loader;
     const zonal__batch *batch;
     int64_t next = 0;
-    zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, &identity);
+    zonal__augmentation_identity(ZONAL__VIEW_PHOTOGRAPH, &identity);
     options.in_order = 1;
     options.group[0] =
-        (zonal__view_group){.views = 1, .width = SIDE, .height = SIDE, .laws = &identity};
+        (zonal__view_group){.views = 1, .width = SIDE, .height = SIDE, .augmentations = &identity};
     if (!CHECK_OK(zonal__loader_create(&options, &loader))) return;
     for (int step = 0; step < 3; step++) {
         if (!CHECK_OK(zonal__loader_next(loader, &batch))) break;
@@ -195,7 +195,7 @@ static void test_in_order(void) {
     zonal__loader_destroy(loader);
 }
 
-/* Raw batches hold the pictures' own bytes, and parameters that make the same views. */
+/* Raw batches hold the images' own bytes, and parameters that make the same views. */
 static void test_raw(void) {
     made_up m = make_source(COUNT);
     zonal__loader_options options = options_for(&m, BATCH);
@@ -206,7 +206,7 @@ static void test_raw(void) {
                               .height = 5,
                               .channels = 1,
                               .count = 2 * BATCH,
-                              .deviation = {1, 1, 1},
+                              .std = {1, 1, 1},
                               .dtype = ZONAL_DTYPE_FP32};
     zonal__views *engine = NULL;
     float out[2 * BATCH * 35];
@@ -222,13 +222,13 @@ static void test_raw(void) {
                 !CHECK_OK(zonal__loader_next(made, &views)))
                 break;
             for (int64_t i = 0; i < BATCH; i++) {
-                const zonal__picture *p = &raw->pictures[i];
+                const zonal__image_place *p = &raw->places[i];
                 CHECK(p->height == SIDE + raw->samples[i] % 5 && p->width == SIDE);
                 for (int64_t k = 0; k < SIDE * p->height; k++)
                     CHECK(raw->pixels[p->offset + k] == pixel(raw->samples[i], k));
                 CHECK((size_t)p->offset + (size_t)(SIDE * p->height) <= raw->bytes);
             }
-            CHECK_OK(zonal__views_cpu()->run(engine, raw->pixels, raw->pictures, raw->parameters[0],
+            CHECK_OK(zonal__views_cpu()->run(engine, raw->pixels, raw->places, raw->parameters[0],
                                              2 * BATCH, out));
             CHECK(memcmp(out, views->views[0], sizeof out) == 0);
         }
@@ -237,18 +237,18 @@ static void test_raw(void) {
     zonal__loader_destroy(made);
 }
 
-/* Pictures over the raw limit are shrunk to it. */
+/* Images over the raw limit are shrunk to it. */
 static void test_raw_limit(void) {
     made_up m = make_source(COUNT);
     zonal__loader_options options = options_for(&m, BATCH);
     zonal__loader *loader;
     const zonal__batch *batch;
     options.raw = 1;
-    options.largest_side = 5;
+    options.max_side = 5;
     if (!CHECK_OK(zonal__loader_create(&options, &loader))) return;
     if (CHECK_OK(zonal__loader_next(loader, &batch)))
         for (int i = 0; i < BATCH; i++)
-            CHECK(batch->pictures[i].width == 5 && batch->pictures[i].height == 5);
+            CHECK(batch->places[i].width == 5 && batch->places[i].height == 5);
     zonal__loader_destroy(loader);
 }
 
@@ -281,8 +281,8 @@ static void test_failure(void) {
     if (!CHECK_OK(zonal__loader_create(&options, &loader))) return;
     for (int step = 0; step < COUNT && status == ZONAL_OK; step++)
         status = zonal__loader_next(loader, &batch);
-    CHECK_FAILS(status, ZONAL_IO, "picture 30 is away");
-    CHECK_FAILS(zonal__loader_next(loader, &batch), ZONAL_IO, "picture 30");
+    CHECK_FAILS(status, ZONAL_IO, "image 30 is away");
+    CHECK_FAILS(zonal__loader_next(loader, &batch), ZONAL_IO, "image 30");
     zonal__loader_destroy(loader);
 }
 
@@ -305,7 +305,7 @@ static void test_refusals(void) {
     made_up m = make_source(COUNT);
     zonal__loader_options options = options_for(&m, COUNT + 1);
     zonal__loader *loader;
-    CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "from 1 to 40 pictures");
+    CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "from 1 to 40 images");
     CHECK(loader == NULL);
     options = options_for(&m, 4);
     options.channels = 2;
@@ -314,7 +314,7 @@ static void test_refusals(void) {
     options.group[0].views = 0;
     CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "at least one view");
     options = options_for(&m, 4);
-    zonal__view_law_byol(1, &texture_law[1]);
+    zonal__augmentation_byol(1, &texture_augmentation[1]);
     CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "of another kind");
 }
 
@@ -337,7 +337,7 @@ static void test_allocations(void) {
     int raw = 0;
     test_every_allocation("a loader of views", load_some, &raw);
     raw = 1;
-    test_every_allocation("a loader of pictures", load_some, &raw);
+    test_every_allocation("a loader of images", load_some, &raw);
 }
 
 static const test_case tests[] = {{"order", test_order},

@@ -14,12 +14,12 @@
 
 static const char *const three_names[] = {"cat", "dog", "sea horse"};
 
-/* A picture of known elements: each depends on its place and on the picture's number. */
+/* An image of known elements: each depends on its place and on the image's number. */
 static uint8_t element(int number, int i) {
     return (uint8_t)(7 * i + 31 * number + i / 50);
 }
 
-static int make_picture(zonal__image *image, int number, int width, int height, int channels) {
+static int make_image(zonal__image *image, int number, int width, int height, int channels) {
     if (!CHECK_OK(zonal__image_shape(image, width, height, channels))) return 0;
     for (int i = 0; i < width * height * channels; i++) image->pixels[i] = element(number, i);
     return 1;
@@ -31,7 +31,7 @@ static int64_t wrong_elements(const uint8_t *pixels, int number, int n) {
     return wrong;
 }
 
-/* Picture i of the set that most tests use: three sizes, grey and colour. */
+/* Image i of the set that most tests use: three sizes, grey and colour. */
 static void shape_of(int i, int *width, int *height, int *channels) {
     static const int sizes[3][2] = {{5, 4}, {1, 1}, {9, 16}};
     *width = sizes[i % 3][0];
@@ -39,7 +39,7 @@ static void shape_of(int i, int *width, int *height, int *channels) {
     *channels = i % 2 ? 1 : 3;
 }
 
-/* n pictures of three classes, "split" of each by its number. */
+/* n images of three classes, "split" of each by its number. */
 static zonal_status write_set(const char *path, int n, zonal__split (*split)(int)) {
     zonal__pack_options options = {.classes = 3, .class_names = three_names};
     zonal__pack_writer *writer;
@@ -119,7 +119,7 @@ static void put_number(uint8_t *at, int bytes, uint64_t value) {
 
 /* ---- round trips ----------------------------------------------------------------------------- */
 
-static void check_pictures(zonal__source *source) {
+static void check_images(zonal__source *source) {
     zonal__image image = {0};
     for (int i = 0; i < source->count; i++) {
         int width, height, channels;
@@ -142,8 +142,8 @@ static void test_round_trip(void) {
         CHECK(source->count == 20 && source->classes == 3 && !source->order);
         CHECK(source->width == 0 && source->height == 0 && source->channels == 0);
         for (int c = 0; c < 3; c++) CHECK(strcmp(source->class_names[c], three_names[c]) == 0);
-        check_pictures(source);
-        check_pictures(source); /* now without the checksums */
+        check_images(source);
+        check_images(source); /* now without the checksums */
         CHECK_OK(zonal__pack_verify(source));
         zonal__source_close(source);
     }
@@ -159,7 +159,7 @@ static void test_one_size_unlabelled(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     CHECK_OK(zonal__pack_create(test_folder_file(&folder, "x"), &options, &writer));
     for (int i = 0; i < 3; i++)
-        if (make_picture(&image, i, 6, 7, 3))
+        if (make_image(&image, i, 6, 7, 3))
             CHECK_OK(zonal__pack_add(writer, &image, 99, ZONAL__SPLIT_ALL));
     CHECK_OK(zonal__pack_commit(writer));
     if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_ALL, &source))) {
@@ -171,14 +171,14 @@ static void test_one_size_unlabelled(void) {
     test_folder_remove(&folder);
 }
 
-/* More pictures than the writer's first table holds. */
+/* More images than the writer's first table holds. */
 static void test_many(void) {
     test_folder folder;
     zonal__source *source;
     if (!make_pack(&folder, 2500, undivided)) return;
     if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_ALL, &source))) {
         CHECK(source->count == 2500);
-        check_pictures(source);
+        check_images(source);
         zonal__source_close(source);
     }
     test_folder_remove(&folder);
@@ -274,21 +274,21 @@ static void test_checksum_notices(void) {
 static void test_fit_centre(void) {
     zonal__image in = {0}, out = {0};
     zonal__pack_scratch scratch = {0};
-    if (make_picture(&in, 0, 9, 4, 3) &&
-        CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTRE, 4, &scratch, &out))) {
+    if (make_image(&in, 0, 9, 4, 3) &&
+        CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTER, 4, &scratch, &out))) {
         CHECK(out.width == 4 && out.height == 4 && out.channels == 3);
         for (int y = 0; y < 4; y++)
             CHECK(memcmp(out.pixels + 12 * y, in.pixels + 27 * y + 6, 12) == 0);
     }
-    if (make_picture(&in, 0, 3, 8, 1) &&
-        CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTRE, 3, &scratch, &out)))
+    if (make_image(&in, 0, 3, 8, 1) &&
+        CHECK_OK(zonal__pack_fit(&in, ZONAL__PACK_CENTER, 3, &scratch, &out)))
         CHECK(memcmp(out.pixels, in.pixels + 6, 9) == 0);
     zonal__image_fini(&in);
     zonal__pack_scratch_fini(&scratch);
     zonal__image_fini(&out);
 }
 
-/* A picture of two halves stretched to 2 x 2 keeps its halves, cut to a square it does too; a
+/* An image of two halves stretched to 2 x 2 keeps its halves, cut to a square it does too; a
  * constant one stays constant. */
 static void test_fit_stretch(void) {
     zonal__image in = {0}, out = {0};
@@ -306,7 +306,7 @@ static void test_fit_stretch(void) {
 }
 
 static void test_fit_when_adding(void) {
-    zonal__pack_options options = {.fit = ZONAL__PACK_CENTRE, .side = 4};
+    zonal__pack_options options = {.fit = ZONAL__PACK_CENTER, .side = 4};
     zonal__pack_writer *writer;
     zonal__source *source;
     zonal__image image = {0};
@@ -314,7 +314,7 @@ static void test_fit_when_adding(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     CHECK_OK(zonal__pack_create(test_folder_file(&folder, "x"), &options, &writer));
     for (int width = 4; width < 9; width++)
-        if (make_picture(&image, 0, width, 4, 1))
+        if (make_image(&image, 0, width, 4, 1))
             CHECK_OK(zonal__pack_add(writer, &image, 0, ZONAL__SPLIT_ALL));
     CHECK_OK(zonal__pack_commit(writer));
     if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_ALL, &source))) {
@@ -375,11 +375,11 @@ static void test_seeded_split(void) {
         zonal__source_close(source);
     }
     for (int i = 0; i < 300; i++) wrong += seen[i] != 1;
-    CHECK_MSG(wrong == 0, "%d pictures are not in exactly one split", wrong);
+    CHECK_MSG(wrong == 0, "%d images are not in exactly one split", wrong);
     test_folder_remove(&folder);
 }
 
-/* What a device is sent: the file as it is, and where each picture lies in it. */
+/* What a device is sent: the file as it is, and where each image lies in it. */
 static void test_whole_file(void) {
     test_folder folder;
     zonal__source *source;
@@ -392,13 +392,12 @@ static void test_whole_file(void) {
         CHECK_OK(zonal__pack_copy(source, 3, sizeof piece, piece));
         CHECK(memcmp(piece, c.at + 3, sizeof piece) == 0);
         for (int i = 0; i < source->count; i++) {
-            zonal__picture picture = zonal__pack_picture(source, i);
+            zonal__image_place image = zonal__pack_image(source, i);
             int width, height, channels;
             shape_of(5 * i, &width, &height, &channels);
-            CHECK(picture.offset % 64 == 0);
-            CHECK(picture.width == width && picture.height == height &&
-                  picture.channels == channels);
-            CHECK(wrong_elements(c.at + picture.offset, 5 * i, width * height * channels) == 0);
+            CHECK(image.offset % 64 == 0);
+            CHECK(image.width == width && image.height == height && image.channels == channels);
+            CHECK(wrong_elements(c.at + image.offset, 5 * i, width * height * channels) == 0);
         }
         zonal__source_close(source);
     }
@@ -516,7 +515,7 @@ static void test_not_a_pack(void) {
 }
 
 /* Every byte of a pack turned over in turn: it is found at opening or at reading, or it was in a
- * gap and all pictures are as they were. */
+ * gap and all images are as they were. */
 static void test_every_byte(void) {
     test_folder folder;
     content c;
@@ -534,7 +533,7 @@ static void test_every_byte(void) {
             continue;
         }
         if (zonal__pack_verify(source) == ZONAL_OK) {
-            check_pictures(source);
+            check_images(source);
             harmless++;
         } else {
             CHECK(zonal_last_error()->status == ZONAL_FORMAT);
@@ -549,21 +548,21 @@ static void test_every_byte(void) {
     test_folder_remove(&folder);
 }
 
-static void test_damaged_picture(void) {
+static void test_damaged_image(void) {
     test_folder folder;
     content c;
     zonal__source *source;
     zonal__image image = {0};
     if (!make_pack(&folder, 300, undivided)) return;
     c = load(folder.name);
-    c.at[64 + 64] ^= 1; /* the one pixel of picture 1 */
+    c.at[64 + 64] ^= 1; /* the one pixel of image 1 */
     save(folder.name, c.at, c.size);
     if (CHECK_OK(open_split(folder.name, ZONAL__SPLIT_ALL, &source))) {
         CHECK_OK(zonal__source_read(source, 0, &image));
-        CHECK_FAILS(zonal__source_read(source, 1, &image), ZONAL_FORMAT, "picture 1 of ");
+        CHECK_FAILS(zonal__source_read(source, 1, &image), ZONAL_FORMAT, "image 1 of ");
         CHECK_FAILS(zonal__source_read(source, 1, &image), ZONAL_FORMAT, "its checksum is wrong");
         CHECK_OK(zonal__source_read(source, 2, &image));
-        CHECK_FAILS(zonal__pack_verify(source), ZONAL_FORMAT, "picture 1 of ");
+        CHECK_FAILS(zonal__pack_verify(source), ZONAL_FORMAT, "image 1 of ");
         CHECK(source->bad == 1);
         zonal__source_close(source);
     }
@@ -597,14 +596,14 @@ static void test_lies(void) {
         {FOOT, 24, 4, UINT32_MAX, "too many classes"},
         {FOOT, 28, 4, 3,
          "is a pack of version 3, but this zonal reads version 2; make it again with"},
-        {ENTRY, 0, 8, 0, "a picture lies outside"},
-        {ENTRY, 0, 8, 65, "a picture lies outside"},
-        {ENTRY, 0, 8, 1 << 20, "a picture lies outside"},
-        {ENTRY, 0, 8, UINT64_MAX - 63, "a picture lies outside"},
+        {ENTRY, 0, 8, 0, "an image lies outside"},
+        {ENTRY, 0, 8, 65, "an image lies outside"},
+        {ENTRY, 0, 8, 1 << 20, "an image lies outside"},
+        {ENTRY, 0, 8, UINT64_MAX - 63, "an image lies outside"},
         {ENTRY, 16, 4, 0, "an impossible shape"},
         {ENTRY, 16, 4, 32769, "an impossible shape"},
         {ENTRY, 16, 4, UINT32_MAX, "an impossible shape"},
-        {ENTRY, 16, 4, 32768, "a picture lies outside"},
+        {ENTRY, 16, 4, 32768, "an image lies outside"},
         {ENTRY, 20, 4, 0, "an impossible shape"},
         {ENTRY, 20, 4, UINT32_MAX, "an impossible shape"},
         {ENTRY, 24, 4, 3, "a label is not one of its classes"},
@@ -648,8 +647,8 @@ static void test_more_names_than_classes(void) {
     test_folder_remove(&folder);
 }
 
-/* Right in all but that it has no picture. */
-static void test_no_picture(void) {
+/* Right in all but that it has no image. */
+static void test_no_image(void) {
     uint8_t bytes[128] = "ZONALPK2", *foot = bytes + 64;
     test_folder folder;
     if (!CHECK(test_folder_make(&folder))) return;
@@ -671,21 +670,21 @@ static void test_writer_refuses(void) {
     zonal__image image = {0};
     test_folder folder;
     const char *path;
-    if (!CHECK(test_folder_make(&folder)) || !make_picture(&image, 0, 3, 3, 1)) return;
+    if (!CHECK(test_folder_make(&folder)) || !make_image(&image, 0, 3, 3, 1)) return;
     path = test_folder_file(&folder, "x");
-    options.fit = ZONAL__PACK_CENTRE;
+    options.fit = ZONAL__PACK_CENTER;
     CHECK_FAILS(zonal__pack_create(path, &options, &writer), ZONAL_ARGUMENT, "from 1 to 16384");
     options.fit = ZONAL__PACK_AS_IS;
     options.classes = -1;
     CHECK_FAILS(zonal__pack_create(path, &options, &writer), ZONAL_ARGUMENT, "classes, got -1");
     options.classes = 3;
     CHECK_OK(zonal__pack_create(path, &options, &writer));
-    CHECK_FAILS(zonal__pack_commit(writer), ZONAL_ARGUMENT, "at least one picture");
+    CHECK_FAILS(zonal__pack_commit(writer), ZONAL_ARGUMENT, "at least one image");
     CHECK(test_folder_count(&folder) == 0);
     CHECK_OK(zonal__pack_create(path, &options, &writer));
     CHECK_OK(zonal__pack_add(writer, &image, 2, ZONAL__SPLIT_TRAIN));
     CHECK_FAILS(zonal__pack_add(writer, &image, 3, ZONAL__SPLIT_TRAIN), ZONAL_ARGUMENT,
-                "picture 1 has label 3, but the pack has 3 classes");
+                "image 1 has label 3, but the pack has 3 classes");
     CHECK_FAILS(zonal__pack_add(writer, &image, -1, ZONAL__SPLIT_TRAIN), ZONAL_ARGUMENT,
                 "label -1");
     CHECK_FAILS(zonal__pack_add(writer, &image, 0, ZONAL__SPLIT_ALL), ZONAL_ARGUMENT,
@@ -726,7 +725,7 @@ static void test_disk_full(void) {
 
 static zonal_status write_fitted(void *context) {
     zonal__pack_options options = {
-        .fit = ZONAL__PACK_CENTRE, .side = 2, .classes = 3, .class_names = three_names};
+        .fit = ZONAL__PACK_CENTER, .side = 2, .classes = 3, .class_names = three_names};
     zonal__pack_writer *writer;
     uint8_t pixels[15] = {0};
     zonal__image image = {.width = 5, .height = 3, .channels = 1, .pixels = pixels};
@@ -780,10 +779,10 @@ static const test_case tests[] = {
     {"earlier_version", test_earlier_version},
     {"not_a_pack", test_not_a_pack},
     {"every_byte", test_every_byte},
-    {"damaged_picture", test_damaged_picture},
+    {"damaged_image", test_damaged_image},
     {"lies", test_lies},
     {"more_names_than_classes", test_more_names_than_classes},
-    {"no_picture", test_no_picture},
+    {"no_image", test_no_image},
     {"writer_refuses", test_writer_refuses},
     {"disk_full", test_disk_full},
     {"allocations", test_allocations},

@@ -1,5 +1,5 @@
 /*
- * Pictures made by many threads and used in order: every one once, whatever the number of workers;
+ * Images made by many threads and used in order: every one once, whatever the number of workers;
  * failures reach the user with their sentence; a run can be ended early.
  */
 #include "data/pool.h"
@@ -14,7 +14,7 @@ typedef struct record {
 static zonal_status make(void *context, int worker, int64_t i, zonal__image *image) {
     const record *r = context;
     (void)worker;
-    if (i == r->fails_at) return ZONAL_FAIL(ZONAL_FORMAT, "picture %d is torn", (int)i);
+    if (i == r->fails_at) return ZONAL_FAIL(ZONAL_FORMAT, "image %d is torn", (int)i);
     ZONAL_TRY(zonal__image_shape(image, 1 + (int)(i % 4), 3, 1));
     for (int k = 0; k < image->width * 3; k++) image->pixels[k] = (uint8_t)(i + k);
     return ZONAL_OK;
@@ -24,7 +24,7 @@ static zonal_status use(void *context, int64_t i, zonal_status made, const zonal
     record *r = context;
     r->wrong += i != r->next++;
     if (made == ZONAL_FORMAT) {
-        r->failures += strcmp(zonal_last_error()->message, "picture 17 is torn") == 0;
+        r->failures += strcmp(zonal_last_error()->message, "image 17 is torn") == 0;
         return ZONAL_OK;
     }
     ZONAL_TRY(made);

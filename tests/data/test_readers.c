@@ -14,7 +14,7 @@
 
 enum { N = 1000, CLASSES = 7 };
 
-/* Classes of very different sizes: 0 has 500 pictures, 1 has 250, ... */
+/* Classes of very different sizes: 0 has 500 images, 1 has 250, ... */
 static void make_labels(int32_t labels[N]) {
     for (int i = 0; i < N; i++) {
         int label = 0;
@@ -45,7 +45,7 @@ static void check_partition(const int32_t *labels, double val, double test) {
         }
     }
     for (int i = 0; i < N; i++) wrong += seen[i] != 1;
-    CHECK_MSG(wrong == 0, "%d pictures are not in exactly one part", wrong);
+    CHECK_MSG(wrong == 0, "%d images are not in exactly one part", wrong);
     for (int c = 0; c < CLASSES; c++) {
         CHECK_CLOSE((double)count[0][c], floor(val * (double)size[c] + .5), 0);
         CHECK_CLOSE((double)count[1][c], floor(test * (double)size[c] + .5), 0);
@@ -87,7 +87,7 @@ static void test_split_seeds(void) {
     CHECK(memcmp(a, b, (size_t)kept * sizeof *a) != 0);
 }
 
-/* Pictures of another class, put in between, do not change what is chosen of class 0, and are
+/* Images of another class, put in between, do not change what is chosen of class 0, and are
  * shuffled in another way. */
 static void test_split_classes_are_apart(void) {
     int64_t alone[N], among[2 * N], kept_alone, kept_among, at = 0, alike = 0;
@@ -104,7 +104,7 @@ static void test_split_classes_are_apart(void) {
     CHECK_MSG(alike < kept_alone / 2, "%d of %d choices are alike", (int)alike, (int)kept_alone);
 }
 
-/* Each of 10 pictures is among the 3 chosen in 3 of 10 seeds: 5 standard deviations of a binomial
+/* Each of 10 images is among the 3 chosen in 3 of 10 seeds: 5 standard deviations of a binomial
  * count, 5 sqrt(4000 x .3 x .7) = 145. */
 static void test_split_fair(void) {
     int64_t keep[10], kept, count[10] = {0};
@@ -126,9 +126,9 @@ static void test_split_refuses(void) {
                                         keep, &kept),
                     ZONAL_ARGUMENT, "shares of the split");
     CHECK_FAILS(zonal__split_choose(2, labels, 2, ZONAL__SPLIT_VAL, .1, .1, 1, keep, &kept),
-                ZONAL_ARGUMENT, "picture 1 has label 2");
+                ZONAL_ARGUMENT, "image 1 has label 2");
     CHECK_FAILS(zonal__split_choose(2, negative, 2, ZONAL__SPLIT_VAL, .1, .1, 1, keep, &kept),
-                ZONAL_ARGUMENT, "picture 0 has label -1");
+                ZONAL_ARGUMENT, "image 0 has label -1");
 }
 
 static zonal_status choose_once(void *context) {
@@ -151,7 +151,7 @@ static void save(const char *path, const void *bytes, size_t n) {
     fclose(stream);
 }
 
-/* 20 pictures of 3 x 2 for train and 10 for t10k; element j of picture i is i + 40 j, its label is
+/* 20 images of 3 x 2 for train and 10 for t10k; element j of image i is i + 40 j, its label is
  * i % 2 + 8. */
 static void make_mnist(test_folder *folder) {
     static const char *const names[2][2] = {{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"},
@@ -213,7 +213,7 @@ static void test_idx_packed(void) {
     test_folder_remove(&folder);
 }
 
-/* Files of 8 records; plane k of picture i of file f is all i + 8 f + 100 k. */
+/* Files of 8 records; plane k of image i of file f is all i + 8 f + 100 k. */
 static void make_cifar(test_folder *folder) {
     static const char *const names[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                         "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
@@ -275,7 +275,7 @@ static void test_wrong_places(void) {
     test_folder_remove(&folder);
 }
 
-/* One picture is too few for two parts. */
+/* One image is too few for two parts. */
 static void test_nothing_left(void) {
     static const uint8_t images[] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 7};
     static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 0};
@@ -287,7 +287,7 @@ static void test_nothing_left(void) {
     save(test_folder_file(&folder, "train-labels-idx1-ubyte"), labels, sizeof labels);
     options.path = folder.path;
     CHECK_FAILS(zonal__source_idx(&options, &source), ZONAL_ARGUMENT,
-                "has no picture for the val split: it has 1 in all");
+                "has no image for the val split: it has 1 in all");
     options.strict_split = 1;
     if (CHECK_OK(zonal__source_idx(&options, &source))) CHECK(source->count == 0);
     zonal__source_close(source);
@@ -329,7 +329,7 @@ static void test_reader_allocations(void) {
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-/* A pack of three pictures of two classes:
+/* A pack of three images of two classes:
  *     0  grey, 2 x 1: 0, 255                        class 0
  *     1  colour, 1 x 1: 255, 0, 0                   class 1
  *     2  colour, 3 x 4, all 51, 102, 153            class 1 */
@@ -357,13 +357,13 @@ static int open_three(test_folder *folder, zonal__source **source) {
     return CHECK_OK(zonal__source_pack(&options, source));
 }
 
-/* Mean and deviation of a channel against those of its 15 values. */
+/* Mean and std of a channel against those of its 15 values. */
 static void check_channel(const zonal__description *d, int channel, const double value[15]) {
     double mean = 0, square = 0;
     for (int i = 0; i < 15; i++) mean += value[i] / 15;
     for (int i = 0; i < 15; i++) square += (value[i] - mean) * (value[i] - mean) / 15;
     CHECK_CLOSE(d->mean[channel], mean, 1e-15); /* a few roundings of numbers below 1 */
-    CHECK_CLOSE(d->deviation[channel], sqrt(square), 1e-15);
+    CHECK_CLOSE(d->std[channel], sqrt(square), 1e-15);
 }
 
 static void test_describe(void) {
@@ -390,7 +390,7 @@ static void test_describe(void) {
     test_folder_remove(&folder);
 }
 
-/* Of two pictures the median is the smaller; of a selection only what is selected counts. */
+/* Of two images the median is the smaller; of a selection only what is selected counts. */
 static void test_describe_selection(void) {
     static const int64_t keep[] = {1, 2};
     test_folder folder;
@@ -417,7 +417,7 @@ static void test_describe_bad(void) {
     if (!open_three(&folder, &source)) return;
     zonal__source_close(source);
     stream = fopen(folder.name, "r+b");
-    for (int i = 0; i < 2; i++) { /* pictures 0 and 2 */
+    for (int i = 0; i < 2; i++) { /* images 0 and 2 */
         fseek(stream, 64 + 128 * i, SEEK_SET);
         fputc(200, stream);
     }
@@ -427,10 +427,10 @@ static void test_describe_bad(void) {
     if (CHECK_OK(zonal__describe(source, &options, &d))) {
         CHECK(d.count == 1 && d.bad == 2 && source->bad == 0);
         CHECK(d.class_counts[0] == 0 && d.class_counts[1] == 1);
-        CHECK(strstr(d.bad_why[0], "picture 0 of ") && strstr(d.bad_why[1], "picture 2 of "));
+        CHECK(strstr(d.bad_why[0], "image 0 of ") && strstr(d.bad_why[1], "image 2 of "));
         CHECK(d.bad_why[2] == NULL);
         CHECK_CLOSE(d.mean[0], 1, 0);
-        CHECK_CLOSE(d.deviation[0], 0, 0);
+        CHECK_CLOSE(d.std[0], 0, 0);
         CHECK_CLOSE(d.mean[1], 0, 0);
         zonal__description_fini(&d);
     }

@@ -58,20 +58,20 @@ static large make_large(int varied) {
                               .height = varied ? 0 : 640,
                               .channels = 3,
                               .path = "made-up",
-                              .bad_limit = 0.5},
+                              .max_corrupt = 0.5},
                    .varied = varied,
                    .corrupt = -1};
 }
 
-static zonal__view_law byol[2];
+static zonal__augmentation byol[2];
 
 static zonal__loader_options options_for(zonal__source *source) {
-    for (int v = 0; v < 2; v++) zonal__view_law_byol(v, &byol[v]);
+    for (int v = 0; v < 2; v++) zonal__augmentation_byol(v, &byol[v]);
     return (zonal__loader_options){
         .source = source,
         .batch = BATCH,
         .groups = 1,
-        .group = {{.views = 2, .width = SIDE, .height = SIDE, .laws = byol}},
+        .group = {{.views = 2, .width = SIDE, .height = SIDE, .augmentations = byol}},
         .channels = 3,
         .seed = test_seed,
         .workers = 2};
@@ -85,9 +85,9 @@ static zonal_status write_memory(void *context, size_t offset, const void *bytes
 }
 
 /* Fills a block of ordinary memory, with a byte behind it that must stay as it is. */
-static uint8_t *load_resident(zonal__source *source, int largest_side, zonal__resident *resident) {
+static uint8_t *load_resident(zonal__source *source, int max_side, zonal__resident *resident) {
     uint8_t *block = NULL;
-    if (!CHECK_OK(zonal__resident_init(source, largest_side, resident)) || resident->bytes == 0)
+    if (!CHECK_OK(zonal__resident_init(source, max_side, resident)) || resident->bytes == 0)
         return NULL;
     block = malloc(resident->bytes + 1);
     const zonal__resident_sink sink = {.write = write_memory, .context = block};
@@ -98,12 +98,12 @@ static uint8_t *load_resident(zonal__source *source, int largest_side, zonal__re
 }
 
 static void run_views(const zonal__loader_options *o, int longest, const uint8_t *pixels,
-                      const zonal__picture *pictures, const zonal__view *parameters, float *out) {
+                      const zonal__image_place *places, const zonal__view *parameters, float *out) {
     zonal__views_spec spec;
     zonal__views *engine;
     zonal__loader_views_spec(o, 0, longest, 2 * BATCH, &spec);
     if (!CHECK_OK(zonal__views_cpu()->create(&spec, &engine))) return;
-    CHECK_OK(zonal__views_cpu()->run(engine, pixels, pictures, parameters, 2 * BATCH, out));
+    CHECK_OK(zonal__views_cpu()->run(engine, pixels, places, parameters, 2 * BATCH, out));
     zonal__views_cpu()->destroy(engine);
 }
 
@@ -115,14 +115,14 @@ static void run_resident(const zonal__loader_options *o, const zonal__batch *bat
     zonal__view parameters[2 * BATCH];
     for (int64_t i = 0; i < BATCH; i++) {
         int64_t sample = r->numbers[batch->samples[i]];
-        const zonal__picture *p = &r->pictures[sample];
+        const zonal__image_place *p = &r->places[sample];
         zonal__view_group_draw(&o->group[0], o->seed, batch->epoch, sample, p->width, p->height,
                                (int32_t)sample, BATCH, parameters + i);
     }
-    run_views(o, r->longest, block, r->pictures, parameters, out);
+    run_views(o, r->longest, block, r->places, parameters, out);
 }
 
-static int same_image(const zonal__picture *a, const uint8_t *x, const zonal__picture *b,
+static int same_image(const zonal__image_place *a, const uint8_t *x, const zonal__image_place *b,
                       const uint8_t *y) {
     size_t bytes = (size_t)a->width * (size_t)a->height * (size_t)a->channels;
     return a->width == b->width && a->height == b->height && a->channels == b->channels &&
@@ -134,13 +134,13 @@ static void check_step(const zonal__loader_options *o, int longest, const zonal_
                        const uint8_t *block) {
     float *out = malloc(ELEMENTS * sizeof *out);
     CHECK(memcmp(host->samples, streamed->samples, BATCH * sizeof *host->samples) == 0);
-    run_views(o, longest, streamed->pixels, streamed->pictures, streamed->parameters[0], out);
+    run_views(o, longest, streamed->pixels, streamed->places, streamed->parameters[0], out);
     CHECK_MSG(memcmp(out, host->views[0], ELEMENTS * sizeof *out) == 0,
               "step %d: streamed images make other views", (int)host->step);
     if (block) {
         for (int64_t i = 0; i < BATCH; i++)
-            CHECK(same_image(&streamed->pictures[i], streamed->pixels,
-                             &r->pictures[streamed->samples[i]], block));
+            CHECK(same_image(&streamed->places[i], streamed->pixels,
+                             &r->places[streamed->samples[i]], block));
         run_resident(o, host, r, block, out);
         CHECK_MSG(memcmp(out, host->views[0], ELEMENTS * sizeof *out) == 0,
                   "step %d: resident images make other views", (int)host->step);
@@ -149,13 +149,13 @@ static void check_step(const zonal__loader_options *o, int longest, const zonal_
 }
 
 /* "resident" says whether the source can be. */
-static void check_same(zonal__source *source, int largest_side, int resident) {
+static void check_same(zonal__source *source, int max_side, int resident) {
     zonal__loader_options options = options_for(source);
     zonal__loader *host = NULL, *streamed = NULL;
     zonal__resident r;
     uint8_t *block;
-    options.largest_side = largest_side;
-    block = load_resident(source, zonal__loader_largest_side(&options), &r);
+    options.max_side = max_side;
+    block = load_resident(source, zonal__loader_max_side(&options), &r);
     CHECK((block != NULL) == resident);
     zonal__loader_options raw = options;
     raw.raw = 1;
@@ -168,8 +168,8 @@ static void check_same(zonal__source *source, int largest_side, int resident) {
                 break;
             check_step(&options, zonal__loader_longest(streamed), a, b, &r, block);
             for (int i = 0; i < BATCH; i++)
-                CHECK(b->pictures[i].width <= zonal__loader_largest_side(&options) &&
-                      b->pictures[i].height <= zonal__loader_largest_side(&options));
+                CHECK(b->places[i].width <= zonal__loader_max_side(&options) &&
+                      b->places[i].height <= zonal__loader_max_side(&options));
         }
     zonal__loader_destroy(host);
     zonal__loader_destroy(streamed);
@@ -253,14 +253,14 @@ static void test_pack_converted(void) {
 static void test_default(void) {
     large l = make_large(0);
     zonal__loader_options options = options_for(&l.source);
-    CHECK(zonal__loader_largest_side(&options) == LIMIT);
+    CHECK(zonal__loader_max_side(&options) == LIMIT);
     options.raw = 1;
-    CHECK(zonal__loader_largest_side(&options) == LIMIT);
+    CHECK(zonal__loader_max_side(&options) == LIMIT);
     options.group[0].height = 384;
-    CHECK(zonal__loader_largest_side(&options) == 768);
-    options.largest_side = 5;
-    CHECK(zonal__loader_largest_side(&options) == 5);
-    CHECK(zonal__largest_side(224) == LIMIT && zonal__largest_side(1024) == 2048);
+    CHECK(zonal__loader_max_side(&options) == 768);
+    options.max_side = 5;
+    CHECK(zonal__loader_max_side(&options) == 5);
+    CHECK(zonal__max_side(224) == LIMIT && zonal__max_side(1024) == 2048);
 }
 
 static void test_limited_size(void) {

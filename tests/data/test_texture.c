@@ -471,18 +471,18 @@ static void test_source_refuses(void) {
     }
 }
 
-enum { READERS = 4, PICTURES = 24, SIDE = 48 };
+enum { READERS = 4, IMAGES = 24, SIDE = 48 };
 
 typedef struct reader {
     zonal__source *source;
-    uint8_t (*seen)[SIDE * SIDE]; /* [PICTURES], shared: each picture by one reader */
+    uint8_t (*seen)[SIDE * SIDE]; /* [IMAGES], shared: each image by one reader */
     int which, failed;
 } reader;
 
 static void *read_share(void *context) {
     reader *r = context;
     zonal__image image = {0};
-    for (int i = r->which; i < PICTURES; i += READERS) {
+    for (int i = r->which; i < IMAGES; i += READERS) {
         if (zonal__source_read(r->source, i, &image) != ZONAL_OK)
             r->failed = 1;
         else
@@ -493,7 +493,7 @@ static void *read_share(void *context) {
 }
 
 static void check_threads(const char *path) {
-    static uint8_t seen[PICTURES][SIDE * SIDE];
+    static uint8_t seen[IMAGES][SIDE * SIDE];
     zonal__source_options options = {.path = path, .texture_size = SIDE, .seed = test_seed};
     zonal__source *source;
     zonal__image image = {0};
@@ -508,7 +508,7 @@ static void check_threads(const char *path) {
         pthread_join(threads[i], NULL);
         CHECK(!readers[i].failed);
     }
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         CHECK_OK(zonal__source_read(source, i, &image));
         CHECK(memcmp(seen[i], image.pixels, sizeof seen[i]) == 0);
     }
@@ -523,7 +523,7 @@ static void test_threads(void) {
     check_threads("textures:wood");
 }
 
-/* After the first picture, reading takes no memory. */
+/* After the first image, reading allocates nothing. */
 static void test_steady_state(void) {
     zonal__source_options options = {
         .path = "textures:cloud", .texture_size = 32, .channels = 3, .texture_count = 20};
@@ -563,7 +563,7 @@ static void test_memory(void) {
 
 /* ---- contact sheets -------------------------------------------------------------------------- */
 
-/* Pictures of one grey each: 3 x 2, 3 x 2, 1 x 2 (in the middle of its cell), in two columns. */
+/* Images of one grey each: 3 x 2, 3 x 2, 1 x 2 (in the middle of its cell), in two columns. */
 static void test_sheet(void) {
     static uint8_t tens[6] = {10, 10, 10, 10, 10, 10}, twenties[6] = {20, 20, 20, 20, 20, 20},
                    thirties[2] = {30, 30};
@@ -581,7 +581,7 @@ static void test_sheet(void) {
     if (!CHECK_OK(zonal__sheet_make(images, 3, &options, &sheet))) return;
     CHECK(sheet.width == 9 && sheet.height == 7 && sheet.channels == 1);
     CHECK(memcmp(sheet.pixels, want, sizeof want) == 0);
-    options.columns = 0; /* three pictures: two columns again */
+    options.columns = 0; /* three images: two columns again */
     CHECK_OK(zonal__sheet_make(images, 3, &options, &sheet));
     CHECK(memcmp(sheet.pixels, want, sizeof want) == 0);
     zonal__image_fini(&sheet);

@@ -82,7 +82,7 @@ def test_index():
 
     @case("the same image has the same name in another part, and the same row")
     def _():
-        done_well("embed", "run", "--out", "A.npy", "--quiet", "--chunk", TEST)
+        done_well("embed", "run", "--out", "A.npy", "--quiet", "--batch", TEST)
         of = {row[1]: np.load("A.npy")[i] for i, row in enumerate(read_index("A.csv"))}
         assert len(of) == TRAIN + TEST
         for i, row in enumerate(read_index("E.csv")):
@@ -162,9 +162,9 @@ def check_folder():
         before = read_index("E.csv")
         open(path, "wb").write(good[:60])
         config = open("run/config.toml").read()
-        assert "bad-limit = 0.01 " in config
+        assert "max-corrupt = 0.01 " in config
         with open("run/config.toml", "w") as file:
-            file.write(config.replace("bad-limit = 0.01 ", "bad-limit = 0.5 "))
+            file.write(config.replace("max-corrupt = 0.01 ", "max-corrupt = 0.5 "))
         done_well("embed", "run", "--data", "folder", "--out", "E.npy", "--quiet")
         rows, values = read_index("E.csv"), np.load("E.npy")
         (changed,) = [i for i in range(len(rows)) if rows[i] != before[i]]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """zonal eval, embed and export. The oracle for networks is torchvision: it loads what is exported
-with strict=True, its own weights are read, and both give the same features for the same pictures.
+with strict=True, its own weights are read, and both give the same features for the same images.
 The oracle for metrics is numpy, brute force, on the features that zonal embed writes."""
 import json
 import os
@@ -23,32 +23,32 @@ except ImportError:
     torch = None
 
 SIDE, CLASSES = 32, 10
-TRAIN, TEST = 200, 60  # zonal sets a tenth of the training pictures aside for validation
+TRAIN, TEST = 200, 60  # zonal sets a tenth of the training images aside for validation
 SMALL = ("--width", "0.125", "--projector", "24-12")
 
 
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def write_idx(folder, part, pictures, labels):
+def write_idx(folder, part, images, labels):
     os.makedirs(folder, exist_ok=True)
     with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
-        file.write(struct.pack(">IIII", 0x803, *pictures.shape) + pictures.tobytes())
+        file.write(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
     with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
         file.write(struct.pack(">II", 0x801, len(labels)) + labels.astype("u1").tobytes())
 
 
-def make_pictures(folder, side=SIDE):
+def make_images(folder, side=SIDE):
     """Noise whose level depends on the class: features of any network tell something about it.
-    Returns all pictures as [n][side][side], the training ones first."""
+    Returns all images as [n][side][side], the training ones first."""
     generator = np.random.default_rng(1)
-    pictures, labels = {}, {}
+    images, labels = {}, {}
     for part, count in (("train", TRAIN), ("t10k", TEST)):
         labels[part] = np.arange(count) % CLASSES
         noise = generator.integers(0, 128, (count, side, side))
-        pictures[part] = (noise + 12 * labels[part][:, None, None]).astype("u1")
-        write_idx(folder, part, pictures[part], labels[part])
-    return np.concatenate([pictures["train"], pictures["t10k"]])
+        images[part] = (noise + 12 * labels[part][:, None, None]).astype("u1")
+        write_idx(folder, part, images[part], labels[part])
+    return np.concatenate([images["train"], images["t10k"]])
 
 
 def read_tensors(path):
@@ -115,11 +115,11 @@ def random_network(depth, seed):
     return model
 
 
-def features_of(model, pictures, channels, mean, deviation):
-    """[n][side][side] bytes through a network; grey pictures are repeated where it sees RGB."""
-    x = torch.from_numpy(pictures.astype(np.float32) / 255)[:, None].expand(-1, channels, -1, -1)
+def features_of(model, images, channels, mean, std):
+    """[n][side][side] bytes through a network; grey images are repeated where it sees RGB."""
+    x = torch.from_numpy(images.astype(np.float32) / 255)[:, None].expand(-1, channels, -1, -1)
     shape = (1, channels, 1, 1)
-    x = (x - torch.tensor(mean).reshape(shape)) / torch.tensor(deviation).reshape(shape)
+    x = (x - torch.tensor(mean).reshape(shape)) / torch.tensor(std).reshape(shape)
     model.eval()
     with torch.no_grad():
         return model(x).numpy()
@@ -140,7 +140,7 @@ IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 def test_torchvision_to_zonal():
     if torch is None:
         return skip("weights of torchvision", "there is no torchvision")
-    pictures = make_pictures("mnist")
+    images = make_images("mnist")
     for depth in (18, 34, 50):
         @case(f"torchvision's resnet{depth} gives the same features here")
         def _(depth=depth):
@@ -151,8 +151,8 @@ def test_torchvision_to_zonal():
             assert done.returncode == 0, done.stderr
             assert "fc" in done.stderr and "left out" in done.stderr, done.stderr
             model.fc = torch.nn.Identity()
-            chosen = np.arange(40) * len(pictures) // 40
-            check_close(np.load("E.npy"), features_of(model, pictures[chosen], 3, *IMAGENET))
+            chosen = np.arange(40) * len(images) // 40
+            check_close(np.load("E.npy"), features_of(model, images[chosen], 3, *IMAGENET))
             labels = np.load("L.npy")
             assert labels.dtype == np.int32
             both = np.concatenate([np.arange(TRAIN), np.arange(TEST)]) % CLASSES
@@ -171,8 +171,8 @@ def test_torchvision_to_zonal():
             rounded.load_state_dict({name: tensor.to(half).float() if tensor.is_floating_point()
                                      else tensor for name, tensor in model.state_dict().items()})
             rounded.fc = torch.nn.Identity()
-            chosen = np.arange(8) * len(pictures) // 8
-            check_close(np.load("E.npy"), features_of(rounded, pictures[chosen], 3, *IMAGENET))
+            chosen = np.arange(8) * len(images) // 8
+            check_close(np.load("E.npy"), features_of(rounded, images[chosen], 3, *IMAGENET))
         remove("w.safetensors", "E.npy")
 
     @case("bf16 arithmetic is near float32's")
@@ -192,7 +192,7 @@ def test_torchvision_to_zonal():
 def test_zonal_to_torchvision():
     if torch is None:
         return skip("export to torchvision", "there is no torchvision")
-    pictures = make_pictures("mnist")
+    images = make_images("mnist")
 
     @case("an exported run loads in torchvision with strict=True and gives the same features")
     def _():
@@ -206,7 +206,7 @@ def test_zonal_to_torchvision():
                  for name, array in read_tensors("b.safetensors").items()}
         model.load_state_dict(state, strict=True)
         done_well("embed", "run", "--out", "E.npy", "--split", "test", "--quiet")
-        check_close(np.load("E.npy"), features_of(model, pictures[TRAIN:], 1, [0.5], [0.25]))
+        check_close(np.load("E.npy"), features_of(model, images[TRAIN:], 1, [0.5], [0.25]))
         # The exported file is a file of weights for zonal too, and the round trip changes nothing.
         done_well("embed", "b.safetensors", "--data", "mnist", "--side", SIDE, "--split", "test",
                   "--out", "F.npy", "--quiet")
@@ -248,13 +248,13 @@ def knn_accuracy(train_x, train_y, x, y, k, temperature):
 
 
 def test_eval():
-    make_pictures("mnist")
+    make_images("mnist")
     train("run", *SMALL)
 
     @case("embed writes the same rows in batches of any size, on any number of threads")
     def _():
         done_well("embed", "run", "--out", "E.npy", "--projections", "P.npy", "--quiet")
-        done_well("embed", "run", "--out", "F.npy", "--chunk", 7, "--threads", 1, "--quiet")
+        done_well("embed", "run", "--out", "F.npy", "--batch", 7, "--threads", 1, "--quiet")
         a, b = np.load("E.npy"), np.load("F.npy")
         assert a.dtype == np.float32 and a.shape == (TRAIN + TEST, 64), (a.dtype, a.shape)
         assert np.load("P.npy").shape == (TRAIN + TEST, 12)
@@ -280,26 +280,26 @@ def test_eval():
         remove(*(f"{part}{end}" for part in ("train", "test")
                  for end in (".npy", "-p.npy", "-l.npy")))
 
-    @case("retrieval, meters and the linear probe")
+    @case("retrieval, diagnostics and the linear probe")
     def _():
-        found = run_json("eval", "run", "--quiet", "--features", "backbone", "--batch", 20,
+        found = run_json("eval", "run", "--quiet", "--features", "backbone", "--gallery", 20,
                          "--l2", "0.01", "--detail")["results"]
         by = {result["protocol"]: result for result in found}
-        assert set(by) == {"knn", "linear", "retrieval", "meters"} and len(found) == 4
+        assert set(by) == {"knn", "linear", "retrieval", "diagnostics"} and len(found) == 4
         assert by["retrieval"]["candidates"] == 39 and by["retrieval"]["test"] == TEST
         assert 0 <= by["retrieval"]["r1"] <= by["retrieval"]["r3"] <= by["retrieval"]["r5"] <= 1
         assert by["linear"]["l2"] == 0.01 and by["linear"]["accuracy"] > 2 / CLASSES
         confusion = np.array(by["linear"]["confusion"])
         assert confusion.shape == (CLASSES, CLASSES) and confusion.sum() == TEST
         assert abs(confusion.trace() / TEST - by["linear"]["accuracy"]) < 1e-12
-        assert by["meters"]["alignment"] > 0 > by["meters"]["uniformity"]
+        assert by["diagnostics"]["alignment"] > 0 > by["diagnostics"]["uniformity"]
         for protocol in by:  # the same is kept in the run's folder
             kept = json.load(open(f"run/eval/{protocol}.json"))["results"]
             assert by[protocol] in kept
 
     @case("the linear probe by SGD")
     def _():
-        (result,) = run_json("eval", "run", "--protocol", "linear", "--sgd", 30, "--rate", 0.1,
+        (result,) = run_json("eval", "run", "--protocol", "linear", "--sgd", 30, "--lr", 0.1,
                              "--features", "backbone", "--quiet")["results"]
         assert result["epochs"] == 30 and result["accuracy"] > 2 / CLASSES, result
 
@@ -307,13 +307,13 @@ def test_eval():
     def _():
         arguments = ("eval", "run", "--protocol", "retrieval", "--quiet", "--features", "projector")
         first = run_json(*arguments)["results"]
-        assert first == run_json(*arguments, "--chunk", 11)["results"]
+        assert first == run_json(*arguments, "--batch", 11)["results"]
         both = run_json(*arguments, "--seeds", 3)
         maps = [result["map"] for result in both["results"]]
         assert maps[0] == first[0]["map"] and len(set(maps)) == 3
         (mean,) = both["means"]
         assert abs(mean["map"]["mean"] - np.mean(maps)) < 1e-12 and mean["count"] == 3
-        assert abs(mean["map"]["deviation"] - np.std(maps, ddof=1)) < 1e-12
+        assert abs(mean["map"]["std"] - np.std(maps, ddof=1)) < 1e-12
 
     @case("several runs, a row each, within 80 columns")
     def _():
@@ -351,7 +351,7 @@ def test_eval():
 
 
 def test_refusals():
-    make_pictures("mnist")
+    make_images("mnist")
     train("run", *SMALL)
     checkpoint = "run/checkpoints/step-00000002.safetensors"
     data = ("--data", "mnist", "--side", SIDE)
@@ -375,7 +375,7 @@ def test_refusals():
             "textures:disk", "--texture-count", 8, "--texture-size", SIDE, "--quiet")
     refused("k of nothing", 2, "--k", "eval", "run", "--k", "0")
     refused("a temperature of 0", 2, "--temperature", "eval", "run", "--temperature", "0")
-    refused("an unknown law", 2, "--law", "embed", "run", "--law", "mirror", "--out", "E.npy")
+    refused("an unknown augmentation", 2, "--augmentation", "embed", "run", "--augmentation", "mirror", "--out", "E.npy")
 
     content = open(checkpoint, "rb").read()
     open("w.safetensors", "wb").write(content[:5000])

@@ -81,7 +81,7 @@ def test_means():
         assert mean["subjects"] == ["run-0", "run-1", "run-2"] and mean["over"] == "runs"
         values = [result["map"] for result in found["results"] if result["subject"] != "rate"]
         assert abs(mean["map"]["mean"] - statistics.mean(values)) < 1e-12
-        assert abs(mean["map"]["deviation"] - statistics.stdev(values)) < 1e-12
+        assert abs(mean["map"]["std"] - statistics.stdev(values)) < 1e-12
 
     @case("the table says by what runs of one method differ, within 80 columns")
     def _():
@@ -90,7 +90,7 @@ def test_means():
         assert "k 20, T 0.07" in text and "24 test images" in text, text
         assert all(len(line) <= 80 for line in text.splitlines()), text
         # Both methods and features: one heading for each protocol.
-        assert len(re.findall("^(knn|linear|retrieval|meters): ", text, re.M)) == 4, text
+        assert len(re.findall("^(knn|linear|retrieval|diagnostics): ", text, re.M)) == 4, text
 
     @case("a run is one sample, however many seeds the evaluation has")
     def _():
@@ -100,10 +100,10 @@ def test_means():
               for name in ("run-0", "run-1")}
         each = [statistics.mean(values) for values in of.values()]
         assert mean["count"] == 2 and len(of["run-0"]) == 3
-        assert abs(mean["map"]["deviation"] - statistics.stdev(each)) < 1e-12
+        assert abs(mean["map"]["std"] - statistics.stdev(each)) < 1e-12
         (mean,) = run_json("eval", "run-0", *RETRIEVAL, "--seeds", 3)["means"]
         assert mean["count"] == 3 and mean["over"] == "seeds"
-        assert abs(mean["map"]["deviation"] - statistics.stdev(of["run-0"])) < 1e-12
+        assert abs(mean["map"]["std"] - statistics.stdev(of["run-0"])) < 1e-12
 
     @case("a copy of a run is no second sample; nor is a run on other data or of fewer steps")
     def _():
@@ -173,7 +173,7 @@ def test_stored():
     @case("other conditions stand beside, the same replace")
     def _():
         run_json("eval", "run", *KNN, "--k", 5)
-        run_json("eval", "run", *KNN, "--test", "val")
+        run_json("eval", "run", *KNN, "--split", "val")
         run_json("eval", "run", *KNN, "--checkpoint", "best")
         run_json("eval", "run", *KNN, "--mean", "0.4")
         run_json("eval", "run", *KNN, "--k", 5)
@@ -189,10 +189,10 @@ def test_stored():
         run_json("eval", "run", *KNN, "--data", "others")
         after = stored("run/eval/knn.json")
         assert after[:-1] == before and after[-1]["data"].endswith("others")
-        run_json("eval", "run", "--protocol", "meters", "--quiet")
-        energy = json.load(open("run/eval/meters.json"))["energy"]
-        run_json("eval", "run", "--protocol", "meters", "--quiet", "--data", "others")
-        assert json.load(open("run/eval/meters.json"))["energy"] == energy
+        run_json("eval", "run", "--protocol", "diagnostics", "--quiet")
+        energy = json.load(open("run/eval/diagnostics.json"))["energy"]
+        run_json("eval", "run", "--protocol", "diagnostics", "--quiet", "--data", "others")
+        assert json.load(open("run/eval/diagnostics.json"))["energy"] == energy
 
     @case("a damaged file is put aside, and that is said")
     def _():

@@ -195,7 +195,7 @@ def test_card_and_features():
     images = make_images()
     os.mkdir("out")
     train("grey", "--optimiser", "sgd")
-    train("rgb", "--optimiser", "sgd", "--channels", 3, "--mean", "0.4,0.5,0.45", "--deviation",
+    train("rgb", "--optimiser", "sgd", "--channels", 3, "--mean", "0.4,0.5,0.45", "--std",
           "0.2,0.3,0.25")
 
     @case("the card's Python gives the features of zonal embed: grey, the centre")
@@ -208,12 +208,12 @@ def test_card_and_features():
 
     @case("the same for the whole image")
     def _():
-        change("grey/config.toml", '^crop = "centre"', 'crop = "whole"')
+        change("grey/config.toml", '^crop = "center"', 'crop = "whole"')
         compare_features("grey", images)
 
     @case("the same for textures")
     def _():
-        change("grey/config.toml", '^law = "byol"', 'law = "texture"')
+        change("grey/config.toml", '^augmentation = "byol"', 'augmentation = "texture"')
         compare_features("grey", images)
 
     for path in ("grey", "rgb", "out", "images"):
@@ -224,7 +224,7 @@ def test_card_and_features():
 
 def test_metadata():
     make_images()
-    train("run", "--width", "0.125", "--crop", "centre", "--mean", "0.3", "--deviation", "0.7")
+    train("run", "--width", "0.125", "--crop", "center", "--mean", "0.3", "--std", "0.7")
     done_well("eval", "run", "--protocol", "knn", "--quiet")
     done_well("eval", "run", "--protocol", "linear", "--l2", "0.1", "--limit", 27, "--quiet")
     os.mkdir("out")
@@ -234,8 +234,8 @@ def test_metadata():
         done_well("export", "run", "--out", "out/b.safetensors", "--quiet")
         assert os.listdir("out") == ["b.safetensors"]
         metadata, _ = read_safetensors("out/b.safetensors")
-        want = {"format": "pt", "side": str(SIDE), "crop": "centre", "law": "byol", "mean": "0.3",
-                "deviation": "0.7", "stem": "small", "channels": "1", "architecture": "resnet18",
+        want = {"format": "pt", "side": str(SIDE), "crop": "center", "augmentation": "byol", "mean": "0.3",
+                "std": "0.7", "stem": "small", "channels": "1", "architecture": "resnet18",
                 "method": "mmd-band", "data": "images", "step": "1"}
         for key, value in want.items():
             assert metadata[key if key == "format" else "zonal." + key] == value, (key, metadata)

@@ -59,31 +59,31 @@ static void test_scores(void) {
 }
 
 static void test_spread(void) {
-    double mean, deviation;
-    zonal__scores_spread(4, (double[]){1, 2, 3, 6}, &mean, &deviation);
+    double mean, std;
+    zonal__scores_spread(4, (double[]){1, 2, 3, 6}, &mean, &std);
     CHECK_CLOSE(mean, 3, 0);
-    CHECK_CLOSE(deviation, sqrt(14.0 / 3), 1e-15);
-    zonal__scores_spread(1, (double[]){5}, &mean, &deviation);
-    CHECK(mean == 5 && isnan(deviation));
+    CHECK_CLOSE(std, sqrt(14.0 / 3), 1e-15);
+    zonal__scores_spread(1, (double[]){5}, &mean, &std);
+    CHECK(mean == 5 && isnan(std));
 }
 
-/* ---- meters ---------------------------------------------------------------------------------- */
+/* ---- diagnostics ----------------------------------------------------------------------------- */
 
 /* Two opposite points, each twice: of the 12 ordered pairs 4 have |x - y|^2 = 0 and 8 have 4, so
  * uniformity = log((4 + 8 e^-8)/12). The other view is turned by 90 degrees: |x - y|^2 = 2. The
  * backend's fp32 rows give 1e-6. */
-static void test_meters(void) {
+static void test_diagnostics(void) {
     static const float x[] = {1, 0, -2, 0, 3, 0, -4, 0}, other[] = {0, 1, 0, 1, 0, 1, 0, 1};
     zonal_uniformity_options options = ZONAL_UNIFORMITY_OPTIONS_INIT;
-    zonal__meters meters;
-    if (!CHECK_OK(zonal__meters_run(&options, 4, 2, x, other, &meters))) return;
-    CHECK_CLOSE(meters.uniformity, log((4 + 8 * exp(-8)) / 12), 1e-6);
-    CHECK_CLOSE(meters.alignment, 2, 1e-6);
-    CHECK_CLOSE(meters.report.effective_rank, 1, 1e-6); /* they lie on a line */
-    CHECK(meters.report.n == 4 && meters.report.d == 2);
+    zonal__diagnostics diagnostics;
+    if (!CHECK_OK(zonal__diagnostics_run(&options, 4, 2, x, other, &diagnostics))) return;
+    CHECK_CLOSE(diagnostics.uniformity, log((4 + 8 * exp(-8)) / 12), 1e-6);
+    CHECK_CLOSE(diagnostics.alignment, 2, 1e-6);
+    CHECK_CLOSE(diagnostics.report.effective_rank, 1, 1e-6); /* they lie on a line */
+    CHECK(diagnostics.report.n == 4 && diagnostics.report.d == 2);
     options.pair_limit = 3;
-    CHECK_OK(zonal__meters_run(&options, 4, 2, x, NULL, &meters));
-    CHECK(isnan(meters.uniformity) && isnan(meters.alignment));
+    CHECK_OK(zonal__diagnostics_run(&options, 4, 2, x, NULL, &diagnostics));
+    CHECK(isnan(diagnostics.uniformity) && isnan(diagnostics.alignment));
 }
 
 /* ---- k-NN ------------------------------------------------------------------------------------ */
@@ -640,11 +640,11 @@ static zonal_status run_sgd(void *context) {
     return status;
 }
 
-static zonal_status run_meters(void *context) {
+static zonal_status run_diagnostics(void *context) {
     zonal_uniformity_options options = {.size = sizeof options, .threads = 1};
-    zonal__meters meters;
+    zonal__diagnostics diagnostics;
     (void)context;
-    return zonal__meters_run(&options, SMALL, SMALL_DIM, small, small, &meters);
+    return zonal__diagnostics_run(&options, SMALL, SMALL_DIM, small, small, &diagnostics);
 }
 
 static void test_out_of_memory(void) {
@@ -653,12 +653,12 @@ static void test_out_of_memory(void) {
     test_every_allocation("retrieval", run_retrieval, NULL);
     test_every_allocation("a probe", run_probe, NULL);
     test_every_allocation("a probe by SGD", run_sgd, NULL);
-    test_every_allocation("meters", run_meters, NULL);
+    test_every_allocation("diagnostics", run_diagnostics, NULL);
 }
 
 static const test_case tests[] = {{"scores", test_scores},
                                   {"spread", test_spread},
-                                  {"meters", test_meters},
+                                  {"diagnostics", test_diagnostics},
                                   {"knn_votes", test_knn_votes},
                                   {"knn_leave_one_out", test_knn_leave_one_out},
                                   {"knn_brute", test_knn_brute},

@@ -1,6 +1,6 @@
 /*
- * Features: all pictures, in order, whatever the batch, and the same as a run by hand makes. What
- * torchvision makes of the same pictures is compared in eval_cli_test.py.
+ * Features: all images, in order, whatever the batch, and the same as a run by hand makes. What
+ * torchvision makes of the same images is compared in eval_cli_test.py.
  */
 #include "eval/features.h"
 
@@ -17,7 +17,7 @@ enum { COUNT = 23, SIDE = 16, VIEWS = 2, DIM = 64, PROJECTED = 6 };
 typedef struct setting {
     zonal__source *source;
     zonal__model *model;
-    zonal__view_law laws[VIEWS];
+    zonal__augmentation augmentations[VIEWS];
     zonal__features_options options;
 } setting;
 
@@ -51,10 +51,10 @@ static zonal_status prepare(setting *s, zonal_dtype dtype, int64_t count) {
         zonal__source_close(s->source);
         return status;
     }
-    for (int v = 0; v < VIEWS; v++) zonal__view_law_texture(&s->laws[v]);
+    for (int v = 0; v < VIEWS; v++) zonal__augmentation_texture(&s->augmentations[v]);
     s->options = (zonal__features_options){.source = s->source,
                                            .views = VIEWS,
-                                           .laws = s->laws,
+                                           .augmentations = s->augmentations,
                                            .width = SIDE,
                                            .height = SIDE,
                                            .seed = test_seed,
@@ -70,7 +70,7 @@ static void finish(setting *s) {
 
 /* ---- by hand --------------------------------------------------------------------------------- */
 
-/* View v of picture i, alone through a run of its own. */
+/* View v of image i, alone through a run of its own. */
 static int by_hand(setting *s, int v, int64_t i, float *features, float *projections) {
     zonal__image image = {0};
     zonal__views *engine = NULL;
@@ -83,7 +83,7 @@ static int by_hand(setting *s, int v, int64_t i, float *features, float *project
                                     .height = SIDE,
                                     .channels = 1,
                                     .count = 1,
-                                    .deviation = {1, 1, 1},
+                                    .std = {1, 1, 1},
                                     .dtype = ZONAL_DTYPE_FP32,
                                     .most_shrink = 8};
     int good =
@@ -92,13 +92,12 @@ static int by_hand(setting *s, int v, int64_t i, float *features, float *project
         CHECK_OK(zonal__run_create(
             s->model, &(zonal__run_spec){.n = 1, .h = SIDE, .w = SIDE, .forward_only = 1}, &run));
     if (good) {
-        const zonal__picture picture = {
+        const zonal__image_place place = {
             .width = image.width, .height = image.height, .channels = image.channels};
-        zonal__view_draw(&s->laws[v], test_seed, 0, i, v, image.width, image.height, SIDE, SIDE,
-                         &view);
-        good =
-            CHECK_OK(zonal__views_cpu()->run(engine, image.pixels, &picture, &view, 1, pixels)) &&
-            CHECK_OK(zonal__run_forward(run, pixels, 0, NULL, &outputs));
+        zonal__view_draw(&s->augmentations[v], test_seed, 0, i, v, image.width, image.height, SIDE,
+                         SIDE, &view);
+        good = CHECK_OK(zonal__views_cpu()->run(engine, image.pixels, &place, &view, 1, pixels)) &&
+               CHECK_OK(zonal__run_forward(run, pixels, 0, NULL, &outputs));
     }
     if (good) {
         memcpy(features, outputs.features, DIM * sizeof *features);
@@ -163,7 +162,7 @@ static void test_bf16(void) {
 
 typedef struct listener {
     int64_t next;
-    int64_t stop_at; /* picture at which to fail; -1: never */
+    int64_t stop_at; /* image at which to fail; -1: never */
 } listener;
 
 static zonal_status listen(void *context, const zonal__features_batch *batch) {

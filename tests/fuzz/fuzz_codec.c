@@ -1,6 +1,6 @@
 /*
- * Hostile picture files (fuzz.h says how to run this). The test mutates the files of
- * tests/data/pictures. What the decoder accepts must have the size that the probe told.
+ * Hostile image files (fuzz.h says how to run this). The test mutates the files of
+ * tests/data/images. What the decoder accepts must have the size that the probe told.
  */
 #include "data/codec.h"
 
@@ -10,7 +10,7 @@
 /* Sizes within the limits may still take a second each; the limits have tests of their own. */
 enum { MOST_PIXELS = 1 << 16 };
 
-static zonal__decoder *decoder; /* one for all inputs: damage must not outlive its picture */
+static zonal__decoder *decoder; /* one for all inputs: damage must not outlive its image */
 static zonal__image image;
 
 static void require_refusal(zonal_status status) {
@@ -18,25 +18,25 @@ static void require_refusal(zonal_status status) {
     REQUIRE(strncmp(zonal_last_error()->message, "fuzz ", 5) == 0);
 }
 
-static zonal_status decode(const uint8_t *data, size_t size, const zonal__picture_info *info,
-                           int channels, int least_side) {
-    zonal__decode_options options = {channels, least_side};
+static zonal_status decode(const uint8_t *data, size_t size, const zonal__image_info *info,
+                           int channels, int min_side) {
+    zonal__decode_options options = {channels, min_side};
     zonal_status status = zonal__image_decode(decoder, data, size, "fuzz", &options, &image);
     if (status != ZONAL_OK) {
         require_refusal(status);
         return status;
     }
     REQUIRE(image.channels == (channels ? channels : info->channels));
-    if (least_side == 0) REQUIRE(image.width == info->width && image.height == info->height);
+    if (min_side == 0) REQUIRE(image.width == info->width && image.height == info->height);
     REQUIRE(image.width >= 1 && image.width <= info->width);
     REQUIRE(image.height >= 1 && image.height <= info->height);
     return ZONAL_OK;
 }
 
-/* Returns whether the input is a picture. */
+/* Returns whether the input is an image. */
 static int try_input(const uint8_t *data, size_t size) {
     uint8_t *copy = exact_copy(data, size);
-    zonal__picture_info info;
+    zonal__image_info info;
     zonal_status status;
     if (!decoder) REQUIRE(zonal__decoder_create(&decoder) == ZONAL_OK);
     status = zonal__image_probe(copy, size, "fuzz", &info);
@@ -102,7 +102,7 @@ static const struct {
 static int load_good(void) {
     for (int i = 0; i < NAMES; i++) {
         char path[64];
-        snprintf(path, sizeof path, "data/pictures/%s", names[i]);
+        snprintf(path, sizeof path, "data/images/%s", names[i]);
         if (!load(path, &good[i])) return 0;
     }
     return 1;

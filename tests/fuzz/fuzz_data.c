@@ -1,6 +1,6 @@
 /*
  * Hostile packs and idx files (fuzz.h says how to run this). The first byte of an input says what
- * the rest is: a pack, a file of pictures or a file of labels. What the readers accept must be
+ * the rest is: a pack, a file of images or a file of labels. What the readers accept must be
  * consistent and readable.
  */
 #include "data/pack.h"
@@ -9,10 +9,10 @@
 #define FUZZ_LARGEST 2048
 #include "fuzz.h"
 
-enum { PACK, PICTURES, LABELS, KINDS };
+enum { PACK, IMAGES, LABELS, KINDS };
 
-/* Four pictures of 3 x 2, and their labels. */
-static const uint8_t good_pictures[16 + 24] = {0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 3, 9};
+/* Four images of 3 x 2, and their labels. */
+static const uint8_t good_images[16 + 24] = {0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 3, 9};
 static const uint8_t good_labels[8 + 4] = {0, 0, 8, 1, 0, 0, 0, 4, 0, 1, 2, 1};
 
 static test_folder folder;
@@ -60,8 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         save("t10k-labels-idx1-ubyte", kind == LABELS ? data : good_labels,
              kind == LABELS ? size : sizeof good_labels);
-        save("t10k-images-idx3-ubyte", kind == LABELS ? good_pictures : data,
-             kind == LABELS ? sizeof good_pictures : size);
+        save("t10k-images-idx3-ubyte", kind == LABELS ? good_images : data,
+             kind == LABELS ? sizeof good_images : size);
     }
     options.path = folder.name;
     status =
@@ -86,7 +86,7 @@ static const uint64_t numbers[] = {
     0,      1,       31,         32,         63,         64,         0x7fff,     0x8000,     0x8001,
     0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 59, ~0ull >> 1, ~0ull - 63, ~0ull};
 
-/* A pack of three pictures in two named classes. */
+/* A pack of three images in two named classes. */
 static int make_good_pack(input *good) {
     static const char *const names[] = {"a", "bc"};
     zonal__pack_options options = {.classes = 2, .class_names = names};
@@ -113,9 +113,9 @@ static int make_good_pack(input *good) {
 static void start_from_good(const input *pack, int kind, input *in) {
     *in = *pack;
     in->at[0] = (uint8_t)kind;
-    if (kind == PICTURES) memcpy(in->at + 1, good_pictures, sizeof good_pictures);
+    if (kind == IMAGES) memcpy(in->at + 1, good_images, sizeof good_images);
     if (kind == LABELS) memcpy(in->at + 1, good_labels, sizeof good_labels);
-    if (kind == PICTURES) in->size = 1 + sizeof good_pictures;
+    if (kind == IMAGES) in->size = 1 + sizeof good_images;
     if (kind == LABELS) in->size = 1 + sizeof good_labels;
 }
 
@@ -180,8 +180,8 @@ static void test_packs(void) {
     run_kind(PACK);
 }
 
-static void test_pictures(void) {
-    run_kind(PICTURES);
+static void test_images(void) {
+    run_kind(IMAGES);
 }
 
 static void test_labels(void) {
@@ -190,7 +190,7 @@ static void test_labels(void) {
 
 static const test_case tests[] = {
     {"packs", test_packs},
-    {"pictures", test_pictures},
+    {"images", test_images},
     {"labels", test_labels},
     {0},
 };

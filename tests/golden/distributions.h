@@ -7,16 +7,16 @@
 
 /* clang-format off */
 /* weight NULL: weight[l] = 0.6/((l+1)^2), freedom[l] = 2, rounded as C rounds it. */
-typedef struct golden_law {
+typedef struct golden_distribution {
     const char *name;
     int n;
     const double *weight, *freedom;
     double extra;
-} golden_law;
+} golden_distribution;
 
 /* P(T > x), its logarithm and P(T <= x); a 0 stands for what double cannot hold. */
 typedef struct golden_point {
-    int law;
+    int distribution;
     double x, upper, log_upper, lower;
 } golden_point;
 
@@ -266,7 +266,7 @@ static const double golden_freedom_28[] = {
     256.0,
 };
 
-static const golden_law golden_laws[] = {
+static const golden_distribution golden_distributions[] = {
     {"chi2(1)", 1, golden_weight_0, golden_freedom_0, 0.0},
     {"chi2(2)", 1, golden_weight_1, golden_freedom_1, 0.0},
     {"chi2(3)", 1, golden_weight_2, golden_freedom_2, 0.0},

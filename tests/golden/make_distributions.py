@@ -4,7 +4,7 @@
 Run with Python 3 and mpmath (python3-mpmath):  python3 make_distributions.py > distributions.h
 It takes about ten minutes without gmpy2.
 
-Every argument is first rounded to a double; the law at exactly that double is then computed by a
+Every argument is first rounded to a double; the distribution at exactly that double is then computed by a
 formula that shares nothing with the library's (which integrates through a saddle point):
   one chi-square            mpmath's incomplete gamma function, above N = 1e5 that of the density;
   even freedoms             partial fractions of the moment-generating function (residues);
@@ -42,14 +42,14 @@ def normal_quantile(p):
     return low
 
 
-def saddle_argument(law, w):
-    return saddle(law, w)[1]
+def saddle_argument(distribution, w):
+    return saddle(distribution, w)[1]
 
 
-def saddle(law, w):
+def saddle(distribution, w):
     """s and x = K'(s) such that the signed root of the large-deviation rate is w: P(T > x) is
     then about P(N(0,1) > w)."""
-    weight, freedom, extra = law
+    weight, freedom, extra = distribution
     terms = [(2 * b / n, 2 * b * b / n, n) for b, n in zip(weight, freedom)]
 
     def rate(s):
@@ -78,12 +78,12 @@ def saddle(law, w):
     return low, low * (extra + sum(v / (1 - low * c) for c, v, _ in terms))
 
 
-# ---- Four ways to the law -----------------------------------------------------------------------
+# ---- Four ways to the distribution --------------------------------------------------------------
 
 
-def one_chi_square(law, x):
+def one_chi_square(distribution, x):
     """The small tail by the incomplete gamma function; mpmath gives the other no digits."""
-    (b,), (n,), _ = law
+    (b,), (n,), _ = distribution
     a = mpf(n) / 2
     y = a * (1 + mpf(x) / mpf(b))
     if x > 0:
@@ -93,10 +93,10 @@ def one_chi_square(law, x):
     return 1 - lower, lower
 
 
-def density_integral(law, x):
+def density_integral(distribution, x):
     """The small tail from the density in units of its own decay, for large freedoms, where mpmath's
     series are too slow."""
-    (b,), (n,), _ = law
+    (b,), (n,), _ = distribution
     a, x = mpf(n) / 2, mpf(x) / mpf(b)
     defect = lambda e: e - mp.log1p(e)
     start = defect(x)
@@ -114,9 +114,9 @@ def multiply(f, g, n):
     return [mp.fsum(f[i] * g[k - i] for i in range(k + 1)) for k in range(n)]
 
 
-def partial_fractions(law, x, poles=None):
+def partial_fractions(distribution, x, poles=None):
     """P(sum c_j/2 chi2(2 m_j) > y) as minus the sum of the residues of M(s) exp(-s y)/s."""
-    weight, freedom, _ = law
+    weight, freedom, _ = distribution
     c = [2 * mpf(b) / mpf(n) for b, n in zip(weight, freedom)]
     m = [int(n) // 2 for n in freedom]
     y = mpf(x) + mp.fsum(mpf(b) for b in weight)
@@ -138,8 +138,8 @@ def partial_fractions(law, x, poles=None):
     return total, 1 - total
 
 
-def polar(law, x):
-    (b1, b2), _, _ = law
+def polar(distribution, x):
+    (b1, b2), _, _ = distribution
     b1, b2 = mpf(b1), mpf(b2)
     y = mpf(x) + b1 + b2
 
@@ -158,12 +158,12 @@ def polar(law, x):
 class Inversion:
     """P(T <= x) = 1/2 - 1/pi sum_k Im[phi(t_k) exp(-i t_k x)]/(k + 1/2), t_k = (k + 1/2) h."""
 
-    def __init__(self, law, digits, x_range):
-        weight, freedom, extra = law
+    def __init__(self, distribution, digits, x_range):
+        weight, freedom, extra = distribution
         mp.dps = digits + 20
         self.digits = digits
         terms = [(2 * mpf(b) / mpf(n), mpf(n)) for b, n in zip(weight, freedom)]
-        period = self.period(law, digits, x_range)
+        period = self.period(distribution, digits, x_range)
         self.h = 2 * mp.pi / mpf(period)
         self.phi = []
         k = 0
@@ -194,10 +194,10 @@ class Inversion:
                 return mpc(real, imag) * (n / 2)
 
     @staticmethod
-    def period(law, digits, x_range):
+    def period(distribution, digits, x_range):
         """So long that P(T > x_min + period) and P(T < x_max - period) are below 10^-digits."""
         w = math.sqrt(2 * (digits + 5) * math.log(10))
-        low, high = saddle_argument(law, -w), saddle_argument(law, w)
+        low, high = saddle_argument(distribution, -w), saddle_argument(distribution, w)
         return 1.02 * max(high - x_range[0], x_range[1] - low)
 
     def __call__(self, x):
@@ -213,10 +213,10 @@ class Inversion:
         return mpf(0.5) + total, mpf(0.5) - total
 
 
-def parabola(law, x, s0):
+def parabola(distribution, x, s0):
     """1/(2 pi i) int exp(K(s) - s x) ds/s on s = s0 + r (i t + t^2/60), s0 near the saddle
     point: bent enough for few chi-squares, straight enough for the nearly normal."""
-    weight, freedom, _ = law
+    weight, freedom, _ = distribution
     terms = [(2 * mpf(b) / mpf(n), mpf(n)) for b, n in zip(weight, freedom)]
     x, s0 = mpf(x), mpf(s0)
     y = x + mp.fsum(mpf(b) for b in weight)
@@ -252,8 +252,8 @@ def check(one, other, what):
 
 # ---- The cases ----------------------------------------------------------------------------------
 
-laws = []  # name, (weight, freedom, extra), stored?
-points = []  # law, x, upper, log upper, lower
+distributions = [] # name, (weight, freedom, extra), stored?
+points = []  # distribution, x, upper, log upper, lower
 
 
 def add_point(index, x, value):
@@ -262,9 +262,9 @@ def add_point(index, x, value):
     points.append((index, x, upper, log_upper, lower))
 
 
-def add_law(name, law):
-    laws.append((name, law))
-    return len(laws) - 1
+def add_distribution(name, distribution):
+    distributions.append((name, distribution))
+    return len(distributions) - 1
 
 
 UPPER = (0.999999, 0.9, 0.5, 0.1, 1e-3, 1e-10, 1e-50, 1e-150, 1e-298)
@@ -276,20 +276,20 @@ def wanted(uppers, lowers):
 
 def single_chi_squares():
     for n in (1, 2, 3, 256, 32895, 1e6, 1e12):
-        law = ([1.0], [float(n)], 0.0)
-        index = add_law(f"chi2({n:g})", law)
+        distribution = ([1.0], [float(n)], 0.0)
+        index = add_distribution(f"chi2({n:g})", distribution)
         for w in wanted(UPPER + (-1e5,), (1e-10, 1e-50, 1e-298)):
-            x = saddle_argument(law, w)
+            x = saddle_argument(distribution, w)
             if x <= -0.9999999:  # one ulp of x is then too much of 1 + x to show anything
                 continue
             mp.dps = 60
-            add_point(index, x, (one_chi_square if n < 1e5 else density_integral)(law, x))
+            add_point(index, x, (one_chi_square if n < 1e5 else density_integral)(distribution, x))
         if n == 32895:
-            for x in (saddle_argument(law, w) for w in (-12.0, 1.0, 30.0)):
-                check(one_chi_square(law, x), density_integral(law, x), "chi-square")
+            for x in (saddle_argument(distribution, w) for w in (-12.0, 1.0, 30.0)):
+                check(one_chi_square(distribution, x), density_integral(distribution, x), "chi-square")
         if n <= 3:
             for x in (-0.9, -0.999, -1 + 2.0**-40):
-                add_point(index, x, one_chi_square(law, x))
+                add_point(index, x, one_chi_square(distribution, x))
 
 
 def closed_forms():
@@ -297,34 +297,34 @@ def closed_forms():
     cases = [("five squares", squares(5)), ("twenty squares", squares(20)),
              ("2, 4, 6", ([0.5, 0.3, 0.2], [2.0, 4.0, 6.0], 0.0)),
              ("6, 4, 2", ([0.5, 0.3, 0.2], [6.0, 4.0, 2.0], 0.0))]
-    for name, law in cases:
-        index = add_law(name, law)
+    for name, distribution in cases:
+        index = add_distribution(name, distribution)
         mp.dps = 400
-        xs = [saddle_argument(law, w) for w in wanted(UPPER + (-1e5,), (1e-4, 1e-10, 1e-30))]
+        xs = [saddle_argument(distribution, w) for w in wanted(UPPER + (-1e5,), (1e-4, 1e-10, 1e-30))]
         for x in xs:
-            add_point(index, x, partial_fractions(law, x))
+            add_point(index, x, partial_fractions(distribution, x))
     # against inversion, where that is feasible
-    law = cases[1][1]
-    x = saddle_argument(law, 3.0)
+    distribution = cases[1][1]
+    x = saddle_argument(distribution, 3.0)
     mp.dps = 60
-    check(partial_fractions(law, x), Inversion(law, 24, (x, x))(x), "squares")
+    check(partial_fractions(distribution, x), Inversion(distribution, 24, (x, x))(x), "squares")
     # the chordal kernel's spectrum on the circle has thousands of degrees; far poles do not count
-    law = squares(3000)
-    index = add_law("three thousand squares", law)
+    distribution = squares(3000)
+    index = add_distribution("three thousand squares", distribution)
     for w in wanted((0.99, 0.5, 1e-3, 1e-50, 1e-298), (1e-6, 1e-20)):
-        x = saddle_argument(law, w)
+        x = saddle_argument(distribution, w)
         mp.dps = 120
-        y = mpf(x) + mp.fsum(law[0])
+        y = mpf(x) + mp.fsum(distribution[0])
         poles = int(mp.sqrt(200 * 0.6 / y)) + 3
-        add_point(index, x, partial_fractions(law, x, poles))
+        add_point(index, x, partial_fractions(distribution, x, poles))
     mp.dps = 60
     for b in ((0.7, 0.3), (0.999, 0.001)):
-        law = (list(b), [1.0, 1.0], 0.0)
-        index = add_law(f"1, 1 with {b[0]}", law)
+        distribution = (list(b), [1.0, 1.0], 0.0)
+        index = add_distribution(f"1, 1 with {b[0]}", distribution)
         for w in wanted((0.9, 0.5, 0.1, 1e-3, 1e-10, 1e-100, 1e-298), (1e-4,)):
-            x = saddle_argument(law, w)
+            x = saddle_argument(distribution, w)
             if x > -1:
-                add_point(index, x, polar(law, x))
+                add_point(index, x, polar(distribution, x))
 
 
 def heat_spectrum(d, t):
@@ -340,45 +340,45 @@ def heat_spectrum(d, t):
     return [float(r[0] / total) for r in rows], [float(r[1]) for r in rows], 0.0
 
 
-def invert(name, law, digits, targets):
-    index = add_law(name, law)
-    xs = [saddle_argument(law, w) for w in targets]
-    inversion = Inversion(law, digits, (min(xs), max(xs)))
+def invert(name, distribution, digits, targets):
+    index = add_distribution(name, distribution)
+    xs = [saddle_argument(distribution, w) for w in targets]
+    inversion = Inversion(distribution, digits, (min(xs), max(xs)))
     for x in xs:
         add_point(index, x, inversion(x))
-    print(f"{name}: {len(law[0])} terms, {len(inversion.phi)} nodes", file=sys.stderr)
+    print(f"{name}: {len(distribution[0])} terms, {len(inversion.phi)} nodes", file=sys.stderr)
 
 
-def bend(name, law, targets, checked):
+def bend(name, distribution, targets, checked):
     """Points by the parabola; those of the "checked" targets by inversion too."""
-    index = add_law(name, law)
-    places = [saddle(law, w) for w in targets + checked]
+    index = add_distribution(name, distribution)
+    places = [saddle(distribution, w) for w in targets + checked]
     inversion = None
     if checked:
         xs = [x for _, x in places[len(targets):]]
-        inversion = Inversion(law, 55, (min(xs), max(xs)))
+        inversion = Inversion(distribution, 55, (min(xs), max(xs)))
     for k, (s, x) in enumerate(places):
-        with mp.workdps(60 + int(math.log10(max(law[1])))):
-            value = parabola(law, x, s)
+        with mp.workdps(60 + int(math.log10(max(distribution[1])))):
+            value = parabola(distribution, x, s)
         if k >= len(targets):
             check(value, inversion(x), name)
         add_point(index, x, value)
-    print(f"{name}: {len(law[0])} terms", file=sys.stderr)
+    print(f"{name}: {len(distribution[0])} terms", file=sys.stderr)
 
 
 def realistic():
     for d in (3, 64, 256, 2048):
         for factor in (0.7, 1, 1.4):
-            law = heat_spectrum(d, factor * mp.log(d) / d)
+            distribution = heat_spectrum(d, factor * mp.log(d) / d)
             name = f"heat, d = {d}, t = {factor} log(d)/d"
             if d == 3:
-                bend(name, law, wanted((0.99, 0.4, 0.05, 1e-6, 1e-60, 1e-298),
+                bend(name, distribution, wanted((0.99, 0.4, 0.05, 1e-6, 1e-60, 1e-298),
                                        (1e-6, 1e-30, 1e-60)), [])
             elif d == 64:
-                bend(name, law, wanted((1e-60, 1e-298), (1e-60, 1e-298)),
+                bend(name, distribution, wanted((1e-60, 1e-298), (1e-60, 1e-298)),
                      wanted((0.99, 0.4, 0.05, 1e-6), (1e-6, 1e-25)))
             else:
-                invert(name, law, 320, wanted((0.99, 0.5, 0.05, 1e-6, 1e-100, 1e-298),
+                invert(name, distribution, 320, wanted((0.99, 0.5, 0.05, 1e-6, 1e-100, 1e-298),
                                               (1e-6, 1e-100, 1e-298)))
 
 
@@ -494,16 +494,16 @@ def main():
 
 /* clang-format off */
 /* weight NULL: weight[l] = 0.6/((l+1)^2), freedom[l] = 2, rounded as C rounds it. */
-typedef struct golden_law {
+typedef struct golden_distribution {
     const char *name;
     int n;
     const double *weight, *freedom;
     double extra;
-} golden_law;
+} golden_distribution;
 
 /* P(T > x), its logarithm and P(T <= x); a 0 stands for what double cannot hold. */
 typedef struct golden_point {
-    int law;
+    int distribution;
     double x, upper, log_upper, lower;
 } golden_point;
 
@@ -517,12 +517,12 @@ typedef struct golden_nearest {
     double angle;
 } golden_nearest;
 """)
-    for i, (name, (weight, freedom, _)) in enumerate(laws):
+    for i, (name, (weight, freedom, _)) in enumerate(distributions):
         if "squares" not in name:
             array(f"golden_weight_{i}", weight)
             array(f"golden_freedom_{i}", freedom)
-    print("\nstatic const golden_law golden_laws[] = {")
-    for i, (name, (weight, _, extra)) in enumerate(laws):
+    print("\nstatic const golden_distribution golden_distributions[] = {")
+    for i, (name, (weight, _, extra)) in enumerate(distributions):
         arrays = "NULL, NULL" if "squares" in name else f"golden_weight_{i}, golden_freedom_{i}"
         print(f'    {{"{name}", {len(weight)}, {arrays}, {extra!r}}},')
     print("};\n\nstatic const golden_point golden_points[] = {")

@@ -45,8 +45,8 @@ def polynomials(d, c, n, orders=3):
             continue
         up, down, after = 2 * l + d - 2, l + d - 2, []
         for k in range(orders):
-            slope = c * now[k] + (k * now[k - 1] if k else 0)
-            after.append((up * slope - l * before[k]) / down)
+            derivative = c * now[k] + (k * now[k - 1] if k else 0)
+            after.append((up * derivative - l * before[k]) / down)
         before, now = now, after
 
 

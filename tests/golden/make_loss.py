@@ -169,7 +169,7 @@ def pair_terms(case, rows, kernel):
     d, n = mpf(rows.d), rows.n
     mmd = case["discrepancy"] == "mmd"
     psi = [[None] * n for _ in range(n)]
-    slope = [[None] * n for _ in range(n)]
+    derivative = [[None] * n for _ in range(n)]
     chordal_case = case["family"] == "chordal"
     if mmd:
         norm, bias = kernel.mmd_norm, mp.exp(kernel.log_bias)
@@ -189,15 +189,15 @@ def pair_terms(case, rows, kernel):
 
     for i in range(n):
         for j in range(i):
-            psi[i][j], slope[i][j] = both(rows.c[i][j])
-            psi[j][i], slope[j][i] = psi[i][j], slope[i][j]
+            psi[i][j], derivative[i][j] = both(rows.c[i][j])
+            psi[j][i], derivative[j][i] = psi[i][j], derivative[i][j]
     end = mp.inf if chordal_case else both(mpf(1))[1]
-    return psi, slope, bias, norm, end
+    return psi, derivative, bias, norm, end
 
 
 def exact_pairs(case, rows):
     kernel = kernel_of(case["family"], rows.d, case["parameter"], case["weights"], case["flat"])
-    psi, slope, bias, norm, end = pair_terms(case, rows, kernel)
+    psi, derivative, bias, norm, end = pair_terms(case, rows, kernel)
     n = rows.n
     off = mp.fsum(psi[i][j] for i in range(n) for j in range(n) if i != j)
     if case["estimator"] == 2:  # U
@@ -208,9 +208,9 @@ def exact_pairs(case, rows):
         value, factor = value * norm, factor * norm
     gradient, size = None, mpf(0)
     if case["family"] != "chordal":
-        weight = [[None if i == j else factor * slope[i][j] for j in range(n)] for i in range(n)]
+        weight = [[None if i == j else factor * derivative[i][j] for j in range(n)] for i in range(n)]
         gradient, size = pair_gradient(rows, weight), pair_size(rows, weight)
-    return dict(value=value, gradient=gradient, norm=norm, bias=bias, slope=end, size=size)
+    return dict(value=value, gradient=gradient, norm=norm, bias=bias, derivative=end, size=size)
 
 
 def kl(case, rows):
@@ -220,22 +220,22 @@ def kl(case, rows):
     norm = -log_area if case["kl_norm"] else max(-log_area, -kernel.log_bias)
     keep = case["estimator"] == 1  # V
     phi = [[None] * n for _ in range(n)]
-    slope = [[None] * n for _ in range(n)]
+    derivative = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i):
             p = derivatives(kernel, rows.c[i][j], 2)
             phi[i][j] = phi[j][i] = p[0]
-            slope[i][j] = slope[j][i] = p[1]
+            derivative[i][j] = derivative[j][i] = p[1]
     total = [mp.fsum(phi[i][j] for j in range(n) if j != i) + (1 if keep else 0) for i in range(n)]
     log_p = mp.fsum(mp.log(s / (n if keep else n - 1)) for s in total) / n
     value = 1 + log_p / norm
     factor = 1 / (n * norm)
     if case["raw"]:
         value, factor = value * norm, factor * norm
-    weight = [[None if i == j else factor * slope[i][j] * (1 / total[i] + 1 / total[j])
+    weight = [[None if i == j else factor * derivative[i][j] * (1 / total[i] + 1 / total[j])
                for j in range(n)] for i in range(n)]
     end = derivatives(kernel, mpf(1), 2)[1] / norm
-    return dict(value=value, gradient=pair_gradient(rows, weight), norm=norm, bias=-norm, slope=end,
+    return dict(value=value, gradient=pair_gradient(rows, weight), norm=norm, bias=-norm, derivative=end,
                 log_p=log_p, size=pair_size(rows, weight))
 
 
@@ -305,15 +305,15 @@ def sliced(case, rows):
     for s in range(case["slices"]):
         a = direction(case["seed"], case["step"], s, d)
         u = [scale * mp.fsum(p * q for p, q in zip(a, row)) for row in x]
-        slope = [mpf(0)] * n
+        derivative = [mpf(0)] * n
         for t, w, f in table:
             cosine, sine = [mp.cos(t * v) for v in u], [mp.sin(t * v) for v in u]
             c, q = mp.fsum(cosine) / n - f, mp.fsum(sine) / n
             value += w * (c * c + q * q)
             for i in range(n):
-                slope[i] += 2 * w * t / n * (q * cosine[i] - c * sine[i])
+                derivative[i] += 2 * w * t / n * (q * cosine[i] - c * sine[i])
         for i in range(n):
-            h = scale * slope[i]
+            h = scale * derivative[i]
             gradient[i] = [g + h * b for g, b in zip(gradient[i], a)]
     factor /= case["slices"]
     if susreg:
@@ -326,7 +326,7 @@ def sliced(case, rows):
     end = mpf(0)
     if susreg:  # d/dc of the expected divided statistic of two points, at c = 1, doubled for pairs
         end = mp.fsum(w * t * t for t, w, _ in table) * mpf(case["parameter"]) / d / divisor
-    return dict(value=value, gradient=gradient, norm=divisor, bias=mpf(0), slope=end)
+    return dict(value=value, gradient=gradient, norm=divisor, bias=mpf(0), derivative=end)
 
 
 def compute(case, rows):
@@ -378,8 +378,8 @@ def objective(case, rows):
                                      case["discrepancy"] == "sigreg")
     parts = [compute(case, Part(rows, v * batch, batch)) for v in range(views)]
     k = 1 + mpf(views - 2 * global_views) / (global_views * views)
-    slope = parts[0]["slope"]
-    threshold = (1 - lam) * k / (lam * slope) if slope > 0 else mpf(0)
+    derivative = parts[0]["derivative"]
+    threshold = (1 - lam) * k / (lam * derivative) if derivative > 0 else mpf(0)
     gain = {"unit": mpf(1), "batch": mpf(batch), "value": mpf(case["gain_value"]),
             "auto": mpf(batch)}[case["gain"]]
     if case["gain"] == "auto" and case["discrepancy"] == "sigreg":
@@ -394,7 +394,7 @@ def objective(case, rows):
                         for a, b in zip(gradient[v * batch + i], parts[v]["gradient"][i])])
     return dict(value=(1 - lam) * invariant + lam * gain * mean, gradient=out, invariance=invariant,
                 discrepancy=mean, gain=gain, threshold=threshold, norm=parts[0]["norm"],
-                bias=parts[0]["bias"], slope=slope)
+                bias=parts[0]["bias"], derivative=derivative)
 
 
 # ---- Checks and output --------------------------------------------------------------------------
@@ -501,7 +501,7 @@ def emit(case):
     if case["weights"]:
         fields.append(".n_weights = %d, .weights = {%s}"
                       % (len(case["weights"]), ", ".join(float(w).hex() for w in case["weights"])))
-    for key in ("value", "bias", "norm", "slope", "log_p", "invariance", "discrepancy", "gain",
+    for key in ("value", "bias", "norm", "derivative", "log_p", "invariance", "discrepancy", "gain",
                 "threshold"):
         if key in result and not (key in ("discrepancy", "gain") and not views):
             name = {"gain": "factor", "norm": "norm"}.get(key, key)

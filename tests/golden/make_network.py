@@ -5,15 +5,15 @@ Run with Python 3, torch and torchvision (0.14 made the stored numbers):
     python3 make_network.py > network.h
 It takes a few seconds.
 
-Parameters, pictures and the loss's coefficients come from a hash that nn/test_network.c repeats,
+Parameters, images and the loss's coefficients come from a hash that nn/test_network.c repeats,
 rounded to float32 first, so only results are stored. Of an array that is not stored whole there is
 its norm and a sum of its elements with pseudo-random signs, in PyTorch's order: an error of any
 kind, a wrong layout among them, shows in the sum with about the size of its own norm.
 
 Each case, on a model in training mode:
-  1. forward on pictures 0; loss = sum of coefficients times projections; its gradients
-  2. forward on pictures 1; then the running statistics are those after two batches
-  3. in inference mode, forward on pictures 0
+  1. forward on images 0; loss = sum of coefficients times projections; its gradients
+  2. forward on images 1; then the running statistics are those after two batches
+  3. in inference mode, forward on images 0
 The derivative of relu jumps at 0 and that of a max pool where the largest two of a window are
 equal. A case's seed is the first with which no such place comes nearer than MARGIN (in units of the
 array's root mean square), several times what float32 strays: it takes the same branches everywhere.
@@ -34,7 +34,7 @@ BLOCKS = {18: (tv.BasicBlock, [2, 2, 2, 2]), 34: (tv.BasicBlock, [3, 4, 6, 3]),
           50: (tv.Bottleneck, [3, 4, 6, 3])}
 
 # What the hash is asked for; an entry's own number is added.
-PARAMETER, SIGN, PICTURES, COEFFICIENT = 0, 1000, 2000, 3000
+PARAMETER, SIGN, IMAGES, COEFFICIENT = 0, 1000, 2000, 3000
 
 
 def mix(n):
@@ -107,9 +107,9 @@ def fill(network, seed):
         entry.copy_(values.reshape(entry.shape))
 
 
-def pictures(case, seed, number, dtype):
+def images(case, seed, number, dtype):
     shape = (case["n"], case["h"], case["w"], case["channels"])
-    x = 4 * noise(seed, PICTURES + number, math.prod(shape))
+    x = 4 * noise(seed, IMAGES + number, math.prod(shape))
     return torch.from_numpy(x.astype(np.float32)).reshape(shape).permute(0, 3, 1, 2).to(dtype)
 
 
@@ -155,19 +155,19 @@ def run(case, seed, dtype):
     margin = Margin(network)
     result = {}
     network.train()
-    y = network(pictures(case, seed, 0, dtype))
+    y = network(images(case, seed, 0, dtype))
     result["margin"] = margin.least
     result["features"] = [probe(network.features, seed, 0)]
     result["projections"] = y.detach().double().reshape(-1).tolist()
     loss = (coefficients(y.shape, seed, dtype) * y).sum()
     result["loss"] = float(loss)
     loss.backward()
-    network(pictures(case, seed, 1, dtype))
+    network(images(case, seed, 1, dtype))
     gradient = {name: p.grad for name, p in network.named_parameters()}
     result["entries"] = [probe(gradient.get(name, entry), seed, number)
                          for number, (name, entry) in enumerate(network.state_dict().items())]
     network.eval()
-    y = network(pictures(case, seed, 0, dtype))
+    y = network(images(case, seed, 0, dtype))
     result["inference"] = y.detach().double().reshape(-1).tolist()
     return result
 

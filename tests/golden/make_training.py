@@ -6,13 +6,13 @@ Run with Python 3, torch and torchvision (1.13 and 0.14 made the stored numbers)
 It takes a few seconds.
 
 The networks are those of make_network.py: torchvision's blocks, narrow, with a projector. First
-weights and pictures come from its hash, which train/test_training.c repeats. The two views of a
-picture have part of their numbers in common; every step has pictures of its own. Both views go
+weights and images come from its hash, which train/test_training.c repeats. The two views of an
+image have part of their numbers in common; every step has images of its own. Both views go
 through the network as one batch.
 
 The loss, from the definitions and by nothing that zonal has: rows divided by their norms, then
     (1 - lambda) L_inv + lambda batch D
-    L_inv  mean over pictures and views of |x - mean over the views|^2
+    L_inv  mean over images and views of |x - mean over the views|^2
     D      mean over views and over all pairs, i = j included, of psi(x_i.x_j)
     psi    sum over l >= 1 of b_l P_l, b_l ~ exp(-t l (l + d - 2)) N_l, sum b_l = 1, where P_l are
            Gegenbauer polynomials with P_l(1) = 1 and N_l counts the harmonics of degree l
@@ -59,7 +59,7 @@ ROUNDINGS = [dict(mkldnn=True, layout=torch.contiguous_format),
              dict(mkldnn=False, layout=torch.channels_last)]
 
 
-def pictures(case, seed, step):
+def images(case, seed, step):
     """[views][batch] of them, as float32"""
     shape = (BATCH, case["h"], case["w"], case["channels"])
     count = math.prod(shape)
@@ -112,7 +112,7 @@ def train(case, seed, dtype, layout=torch.contiguous_format, mkldnn=True):
     adamw = optimiser(network, case["decay"])
     for step in range(STEPS):
         with torch.backends.mkldnn.flags(enabled=mkldnn):
-            x = pictures(case, seed, step).to(dtype).contiguous(memory_format=layout)
+            x = images(case, seed, step).to(dtype).contiguous(memory_format=layout)
             parts = objective(network(x))
             adamw.zero_grad()
             parts[0].backward()

@@ -25,7 +25,7 @@ def f32(x):
     return float(np.float32(x))
 
 
-def picture(width, height, channels):
+def source_image(width, height, channels):
     """Every element from its index by a 32-bit hash; blocks of 3 x 3 pixels share most of theirs,
     so that there are flat parts, edges and noise."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
@@ -54,10 +54,10 @@ def to_channels(image, channels):
 def photograph(case):
     left, top, width, height = case["crop"]
     out_width, out_height, channels = case["view"]
-    x = to_channels(tensor(picture(*case["source"])), channels)
+    x = to_channels(tensor(source_image(*case["source"])), channels)
     x = F.resized_crop(x, top, left, height, width, [out_height, out_width],
                        InterpolationMode.BILINEAR, antialias=True)
-    if case.get("mirror"):
+    if case.get("flip"):
         x = F.hflip(x)
     for which, factor in case.get("adjust", []):
         operation = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
@@ -76,7 +76,7 @@ def texture(case):
     source_width, source_height, _ = case["source"]
     out_width, out_height, channels = case["view"]
     a = [f32(v) for v in case["affine"]]
-    x = to_channels(tensor(picture(*case["source"])), channels)
+    x = to_channels(tensor(source_image(*case["source"])), channels)
     j = torch.arange(out_width, dtype=torch.float64) + 0.5
     i = torch.arange(out_height, dtype=torch.float64)[:, None] + 0.5
     # grid_sample's coordinates run from -1 to 1 over the whole source
@@ -129,7 +129,7 @@ PHOTOGRAPHS = [
     dict(name="grey source, grey view", source=(15, 11, 1), crop=(1, 1, 13, 9), view=(8, 8, 1)),
     dict(name="grey source, RGB view", source=(15, 11, 1), crop=(1, 1, 13, 9), view=(6, 5, 3)),
     dict(name="RGB source, grey view", source=(15, 11, 3), crop=(1, 1, 13, 9), view=(8, 8, 1)),
-    one("mirror", mirror=True),
+    one("flip", flip=True),
     # each adjustment alone, factors below and above 1
     one("brightness 0.6", adjust=[(BRIGHTNESS, 0.6)]),
     one("brightness 1.7", adjust=[(BRIGHTNESS, 1.7)]),
@@ -153,13 +153,13 @@ PHOTOGRAPHS = [
     dict(name="blur of a grey view", source=(12, 10, 1), crop=(0, 0, 12, 10), view=(11, 5, 1),
          blur=1.3, taps=9),
     # whole pipelines
-    dict(name="pipeline 1", source=(50, 37, 3), crop=(7, 3, 31, 29), view=(14, 14, 3), mirror=True,
+    dict(name="pipeline 1", source=(50, 37, 3), crop=(7, 3, 31, 29), view=(14, 14, 3), flip=True,
          adjust=[(HUE, -0.08), (CONTRAST, 1.35), (BRIGHTNESS, 0.71), (SATURATION, 1.17)],
          blur=1.37, taps=5),
     dict(name="pipeline 2", source=(50, 37, 3), crop=(20, 11, 9, 8), view=(14, 14, 3),
          adjust=[(SATURATION, 0.84), (BRIGHTNESS, 1.31), (HUE, 0.09), (CONTRAST, 0.66)],
          blur=0.62, taps=5, solarise=True),
-    dict(name="pipeline 3", source=(50, 37, 3), crop=(0, 0, 50, 37), view=(14, 14, 3), mirror=True,
+    dict(name="pipeline 3", source=(50, 37, 3), crop=(0, 0, 50, 37), view=(14, 14, 3), flip=True,
          adjust=[(CONTRAST, 0.8), (SATURATION, 1.2), (BRIGHTNESS, 1.4), (HUE, 0.02)],
          grey=True, blur=1.9, taps=9, solarise=True),
 ]
@@ -223,7 +223,7 @@ def line(case, texture_case, at):
     else:
         for name, value in zip(("left", "top", "width", "height"), case["crop"]):
             view.append(f".{name} = {value}")
-        for name in ("mirror", "grey", "solarise"):
+        for name in ("flip", "grey", "solarise"):
             view.append(f".{name} = {int(case.get(name, False))}")
         view.append(f".adjustments = {len(adjust)}")
         if adjust:

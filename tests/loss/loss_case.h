@@ -37,7 +37,7 @@ typedef struct golden_loss {
     int n_weights;
     double weights[GOLDEN_WEIGHTS];
     double value; /* D; of an objective, the total */
-    double bias, norm, slope;
+    double bias, norm, derivative;
     double log_p;                                      /* KL: mean log p */
     double invariance, discrepancy, factor, threshold; /* objectives */
     double gradient_norm, probe[PROBES];               /* 0 where there is no gradient */

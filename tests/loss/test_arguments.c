@@ -24,7 +24,7 @@ static void test_kernels(void) {
     zonal_kernel_destroy(NULL);
     zonal_kernel_constants_get(kernel, NULL);
     zonal_kernel_constants_get(NULL, &constants);
-    CHECK(constants.degrees == 0 && constants.slope == 0);
+    CHECK(constants.degrees == 0 && constants.derivative == 0);
     CHECK_FAILS(zonal_kernel_eval(NULL, 0, 1, &c, &out), ZONAL_ARGUMENT, "kernel");
     CHECK_FAILS(zonal_kernel_eval(kernel, 0, 1, NULL, &out), ZONAL_ARGUMENT, "c must not");
     CHECK_FAILS(zonal_kernel_eval(kernel, 0, 1, &c, NULL), ZONAL_ARGUMENT, "out must not");

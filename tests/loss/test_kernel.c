@@ -21,7 +21,8 @@ typedef struct golden_kernel {
     double parameter; /* t, band, scale, r; the number of weights for a spectrum */
     double weights[GOLDEN_WEIGHTS];
     struct {
-        double log_bias, mmd_norm, slope, curvature, ksd_norm, log_area, kl_norm, weight1, weight2;
+        double log_bias, mmd_norm, derivative, curvature, ksd_norm, log_area, kl_norm, weight1,
+            weight2;
     } constants;
     double phi[GOLDEN_POINTS], first[GOLDEN_POINTS], second[GOLDEN_POINTS];
     double log_phi[GOLDEN_POINTS]; /* NONE below 1e-250 */
@@ -72,7 +73,7 @@ static void test_profiles(void) {
         const golden_kernel *golden = &golden_kernels[i];
         const zonal_kernel *kernel = kernel_of(i);
         const double *want[3] = {golden->phi, golden->first, golden->second};
-        double one[3] = {1, golden->constants.slope, golden->constants.curvature};
+        double one[3] = {1, golden->constants.derivative, golden->constants.curvature};
         double end = 1, got[GOLDEN_POINTS];
         if (!kernel) continue;
         for (int order = 0; order < 3; order++) {
@@ -137,7 +138,7 @@ static void test_constants(void) {
             {"kl_norm", c.kl_norm, golden->constants.kl_norm},
             {"kl_norm_paper", c.kl_norm_paper, -golden->constants.log_area},
             {"log_area", c.log_area, golden->constants.log_area},
-            {"slope", c.slope, golden->constants.slope},
+            {"derivative", c.derivative, golden->constants.derivative},
             {"curvature", c.curvature, golden->constants.curvature},
         };
         for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++)

@@ -72,15 +72,16 @@ static int is_kl(const golden_loss *golden) {
 
 /* What a case can be held to. A float product is off by 6e-8, and psi by psi'(1) times that: under
  * a steep kernel (psi'(1) in the hundreds: degree 64 on the circle, scale 1000) fp32 errors grow
- * in proportion. And between distant rows a narrow kernel has no slope left (1e-14 at d = 256, t =
- * 2/d between orthogonal ones, 1e-111 at d = 2048): a faint gradient like that is the rounding of
- * psi', which is measured by psi'(1). KL is never faint: it works with logarithms. */
+ * in proportion. And between distant rows a narrow kernel has no derivative left (1e-14 at d = 256,
+ * t = 2/d between orthogonal ones, 1e-111 at d = 2048): a faint gradient like that is the rounding
+ * of psi', which is measured by psi'(1). KL is never faint: it works with logarithms. */
 typedef enum grade { PLAIN, STEEP, FAINT, GRADES } grade;
 
 static double steepness(const golden_loss *golden, zonal_precision precision) {
-    if (precision == ZONAL_PRECISION_DOUBLE || golden->slices || !isfinite(golden->slope)) return 1;
-    /* KL sees the slope of log phi, which is phi'(1) at c = 1. */
-    return fmax(1, golden->slope * (is_kl(golden) ? golden->norm : 1) / 100);
+    if (precision == ZONAL_PRECISION_DOUBLE || golden->slices || !isfinite(golden->derivative))
+        return 1;
+    /* KL sees the derivative of log phi, which is phi'(1) at c = 1. */
+    return fmax(1, golden->derivative * (is_kl(golden) ? golden->norm : 1) / 100);
 }
 
 static double value_allowance(const golden_loss *golden, zonal_precision precision) {
@@ -95,7 +96,7 @@ static double value_allowance(const golden_loss *golden, zonal_precision precisi
     return 2e-6 * steepness(golden, precision) * size + 2e-11 * unit;
 }
 
-/* The gradient if every pair had the slope psi'(1) and nothing cancelled. */
+/* The gradient if every pair had the derivative psi'(1) and nothing cancelled. */
 static double largest_gradient(const golden_loss *golden, zonal_precision precision,
                                const void *x) {
     double inverse = 0;
@@ -106,7 +107,7 @@ static double largest_gradient(const golden_loss *golden, zonal_precision precis
             square += pow(read_at(x, i * golden->dim + k, precision), 2);
         inverse += 1 / square;
     }
-    return golden->slope * 2 / golden->batch * sqrt(inverse);
+    return golden->derivative * 2 / golden->batch * sqrt(inverse);
 }
 
 static double gradient_allowance(const golden_loss *golden, zonal_precision precision,
@@ -141,11 +142,11 @@ static double probe_of(const double *gradient, int64_t n, int probe) {
     return sum;
 }
 
-typedef struct meters {
+typedef struct measures {
     measure value[GRADES], gradient[GRADES];
-} meters;
+} measures;
 
-static void name_meters(meters *m, const char *what, const char *of) {
+static void name_measures(measures *m, const char *what, const char *of) {
     static char names[16][2 * GRADES][80];
     static int used;
     static const char *const grades[] = {"", ", steep", ", faint"};
@@ -159,7 +160,7 @@ static void name_meters(meters *m, const char *what, const char *of) {
     used++;
 }
 
-static void print_meters(const meters *m) {
+static void print_measures(const measures *m) {
     for (int g = 0; g < GRADES; g++) {
         if (g == PLAIN || m->value[g].cases) measure_print(&m->value[g]);
         if (g == PLAIN || m->gradient[g].cases) measure_print(&m->gradient[g]);
@@ -185,14 +186,15 @@ static void check_info(const golden_loss *golden, const zonal_plan *plan, const 
     zonal_plan_info_get(plan, &info);
     MEASURE(m, info.bias, golden->bias, 1e-12 * fabs(golden->bias), "%s, bias", where);
     MEASURE(m, info.norm, golden->norm, 1e-12 * fabs(golden->norm), "%s, norm", where);
-    MEASURE(m, info.slope, golden->slope, 1e-12 * fabs(golden->slope), "%s, slope", where);
+    MEASURE(m, info.derivative, golden->derivative, 1e-12 * fabs(golden->derivative),
+            "%s, derivative", where);
     CHECK(info.scratch_bytes > 0 && info.fit_error >= 0 && info.backend);
 }
 
 static measure plan_constants = {.name = "constants of plans"};
 
 static void run_case(const golden_loss *golden, zonal_precision precision,
-                     zonal_implementation implementation, meters *m) {
+                     zonal_implementation implementation, measures *m) {
     int64_t n = (int64_t)golden->batch * golden->dim;
     const char *where = name_of(golden, precision, implementation);
     int with_gradient = strstr(golden->method, "chordal") == NULL;
@@ -231,11 +233,11 @@ static void run_case(const golden_loss *golden, zonal_precision precision,
 }
 
 static void run_all(zonal_precision precision, zonal_implementation implementation) {
-    meters m = {0};
+    measures m = {0};
     char of[40];
     snprintf(of, sizeof of, "%s %s", precision_name[precision],
              implementation_name[implementation]);
-    name_meters(&m, "D", of);
+    name_measures(&m, "D", of);
     for (int i = 0; i < GOLDEN_LOSSES; i++) {
         const golden_loss *golden = &golden_losses[i];
         /* Left to the plan, only these are not simply pairs. */
@@ -244,7 +246,7 @@ static void run_all(zonal_precision precision, zonal_implementation implementati
         if (golden->views == 0 && chosen && offers(golden, implementation))
             run_case(golden, precision, implementation, &m);
     }
-    print_meters(&m);
+    print_measures(&m);
 }
 
 static void test_double_ref(void) {
@@ -317,7 +319,7 @@ static zonal_objective_options objective_options_of(const golden_loss *golden) {
 }
 
 static void run_objective(const golden_loss *golden, zonal_precision precision,
-                          zonal_implementation implementation, meters *m) {
+                          zonal_implementation implementation, measures *m) {
     int64_t rows = (int64_t)golden->views * golden->batch, n = rows * golden->dim;
     const char *where = name_of(golden, precision, implementation);
     zonal_objective_options options = objective_options_of(golden);
@@ -356,9 +358,9 @@ static void run_objective(const golden_loss *golden, zonal_precision precision,
 }
 
 static void test_objective(void) {
-    meters both[2] = {0};
-    name_meters(&both[0], "objective", "double views");
-    name_meters(&both[1], "objective", "fp32 views");
+    measures both[2] = {0};
+    name_measures(&both[0], "objective", "double views");
+    name_measures(&both[1], "objective", "fp32 views");
     for (int i = 0; i < GOLDEN_LOSSES; i++) {
         if (golden_losses[i].views == 0) continue;
         for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++)
@@ -366,7 +368,7 @@ static void test_objective(void) {
                 run_objective(&golden_losses[i], (zonal_precision)precision,
                               (zonal_implementation)k, &both[precision]);
     }
-    for (int precision = 0; precision < 2; precision++) print_meters(&both[precision]);
+    for (int precision = 0; precision < 2; precision++) print_measures(&both[precision]);
 }
 
 /* f* at d = 256 with two views, to the digits that experiments were planned with. */
@@ -491,7 +493,7 @@ static double gradient_error(const void *x, zonal_precision precision, double b1
 }
 
 static void run_large(const char *method, int band, int kind, int64_t tilt,
-                      zonal_precision precision, meters *meter) {
+                      zonal_precision precision, measures *measured) {
     static const char *const kinds[] = {"axes", "halves", "uniform"};
     static long double m[LARGE_DIM], excess[LARGE_DIM][LARGE_DIM];
     const int64_t n = (int64_t)LARGE * LARGE_DIM;
@@ -514,11 +516,12 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
         CHECK(info.scratch_bytes < (size_t)n * 24 + (1 << 24)); /* O(B d + d^2), not O(B^2) */
         CHECK_OK(zonal_plan_execute(plan, x, &value, inside(block, precision)));
         take_gradient(block, n, precision, gradient);
-        MEASURE(&meter->value[PLAIN], value, want,
+        MEASURE(&measured->value[PLAIN], value, want,
                 precision == ZONAL_PRECISION_DOUBLE ? 1e-12 * want : 2e-6 * want + 2e-11,
                 "%s %d, %s, D = %.3g", method, band, kinds[kind], want);
-        MEASURE(&meter->gradient[PLAIN], gradient_error(x, precision, b1, b2, m, excess, gradient),
-                0, precision == ZONAL_PRECISION_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band,
+        MEASURE(&measured->gradient[PLAIN],
+                gradient_error(x, precision, b1, b2, m, excess, gradient), 0,
+                precision == ZONAL_PRECISION_DOUBLE ? 1e-11 : 1e-5, "%s %d, %s", method, band,
                 kinds[kind]);
         zonal_plan_destroy(plan);
     } else {
@@ -529,9 +532,9 @@ static void run_large(const char *method, int band, int kind, int64_t tilt,
 }
 
 static void test_large_batches(void) {
-    meters m[2] = {0};
-    name_meters(&m[0], "D", "double B=262144");
-    name_meters(&m[1], "D", "fp32 B=262144");
+    measures m[2] = {0};
+    name_measures(&m[0], "D", "double B=262144");
+    name_measures(&m[1], "D", "fp32 B=262144");
     for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++) {
         zonal_precision type = (zonal_precision)precision;
         run_large("mmd-band", 2, 0, 20000, type, &m[precision]);
@@ -540,7 +543,7 @@ static void test_large_batches(void) {
         run_large("ksd-band", 2, 1, 1000, type, &m[precision]);
         run_large("ksd-band", 2, 2, 0, type, &m[precision]);
     }
-    for (int precision = 0; precision < 2; precision++) print_meters(&m[precision]);
+    for (int precision = 0; precision < 2; precision++) print_measures(&m[precision]);
 }
 
 static const test_case tests[] = {

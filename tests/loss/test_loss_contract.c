@@ -183,7 +183,7 @@ static void test_chordal_gradient(void) {
         options.implementation = (zonal_implementation)k;
         if (CHECK_OK(zonal_plan_create(&options, 5, 3, &plan))) {
             CHECK_FAILS(zonal_plan_execute(plan, x, &value, gradient), ZONAL_ARGUMENT,
-                        "infinite slope");
+                        "infinite derivative");
             CHECK(isnan(value));
             zonal_plan_destroy(plan);
         }
@@ -353,7 +353,7 @@ static void test_memory(void) {
         }
 }
 
-/* Executing takes no memory: the allocator may be dead. */
+/* Executing allocates nothing: the allocator may be dead. */
 static void test_execution_allocates_nothing(void) {
     static const double weights[3] = {1, 0.05, 0.01};
     for (int i = 0; zonal_method_name(i); i++) {

@@ -206,7 +206,7 @@ static double psi_of(const zonal_kernel *kernel, int ksd, double d, double c) {
     for (int order = 0; order < 3; order++)
         CHECK_OK(zonal_kernel_eval(kernel, order, 1, &c, &phi[order]));
     if (!ksd) return (phi[0] - constants.bias) / constants.mmd_norm;
-    return ((c * c - 1) * phi[2] + (d - 1) * c * phi[1]) / ((d - 1) * constants.slope);
+    return ((c * c - 1) * phi[2] + (d - 1) * c * phi[1]) / ((d - 1) * constants.derivative);
 }
 
 /* The corners of a simplex of n points (all cosines -1/(n-1)), an orthonormal basis (all 0), and

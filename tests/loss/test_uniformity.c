@@ -8,7 +8,7 @@
 #include "failing_alloc.h"
 #include "test.h"
 #include "uniformity/battery.h"
-#include "uniformity/meters.h"
+#include "uniformity/diagnostics.h"
 #include "zonal/uniformity.h"
 
 /* ---- calibration ----------------------------------------------------------------------------- */
@@ -59,8 +59,8 @@ static void calibrate(int64_t n, int64_t d, int replicates) {
             if (!CHECK_OK(zonal__battery_run(&battery, x, t))) break;
             for (int k = 0; k < battery.tests; k++) {
                 double upper, log_upper, lower;
-                if (!CHECK_OK(zonal__law_tails(&battery.test[k].law, n, t[k], &upper, &log_upper,
-                                               &lower)))
+                if (!CHECK_OK(zonal__null_tails(&battery.test[k].null, n, t[k], &upper, &log_upper,
+                                                &lower)))
                     break;
                 p[k * replicates + r] = upper;
                 count[k].low1 += upper <= 0.01;
@@ -141,7 +141,7 @@ static void test_uniform_points(void) {
     CHECK_MSG(strcmp(report.verdict, "Uniform as far as 400 points can tell.") == 0, "%s",
               report.verdict);
     CHECK(report.skipped[0] == 0);
-    /* The meters' expectations hold for this batch within a few per cent. */
+    /* The diagnostics' expectations hold for this batch within a few per cent. */
     CHECK_CLOSE(report.effective_rank / report.effective_rank_expected, 1, 0.02);
     CHECK_CLOSE(report.directions / report.directions_expected, 1, 0.05);
     CHECK_CLOSE(report.nearest_angle / report.nearest_angle_expected, 1, 0.03);
@@ -313,9 +313,9 @@ static void test_allocations(void) {
     test_every_allocation("zonal_uniformity_run", run_small, &report);
 }
 
-/* ---- meters ---------------------------------------------------------------------------------- */
+/* ---- diagnostics ----------------------------------------------------------------------------- */
 
-static void test_meters(void) {
+static void test_diagnostics(void) {
     double equal[5] = {0.2, 0.2, 0.2, 0.2, 0.2}, one[5] = {0, -1e-18, 0, 0, 1};
     double two[4] = {0.1, 0.4, 0.1, 0.4};
     CHECK_CLOSE(zonal__effective_rank(5, equal), 5, 1e-12);
@@ -340,7 +340,7 @@ static const test_case tests[] = {{"uniform_points", test_uniform_points},
                                   {"pair_limit", test_pair_limit},
                                   {"bad_input", test_bad_input},
                                   {"allocations", test_allocations},
-                                  {"meters", test_meters},
+                                  {"diagnostics", test_diagnostics},
                                   {"null_100", test_null_100},
                                   {"null_1000", test_null_1000},
                                   {0}};

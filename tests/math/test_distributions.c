@@ -33,10 +33,12 @@ static zonal__tail tail_of(int n, const double *weight, const double *freedom, d
     return tail;
 }
 
-static zonal__tail tail_of_law(const golden_law *law, double x) {
-    if (law->weight) return tail_of(law->n, law->weight, law->freedom, law->extra, x);
-    fill_squares(law->n);
-    return tail_of(law->n, many_weight, many_freedom, 0, x);
+static zonal__tail tail_of_distribution(const golden_distribution *distribution, double x) {
+    if (distribution->weight)
+        return tail_of(distribution->n, distribution->weight, distribution->freedom,
+                       distribution->extra, x);
+    fill_squares(distribution->n);
+    return tail_of(distribution->n, many_weight, many_freedom, 0, x);
 }
 
 /* Relative error, with NaN the largest of all. */
@@ -63,10 +65,10 @@ static void test_weighted_golden(void) {
     double worst = 0;
     for (int i = 0; i < COUNT(golden_points); i++) {
         const golden_point *point = &golden_points[i];
-        const golden_law *law = &golden_laws[point->law];
-        double error = tail_error(tail_of_law(law, point->x), point);
-        CHECK_MSG(error <= 1e-12, "%s at x = %.17g: off by %.3g at p = %g", law->name, point->x,
-                  error, point->upper);
+        const golden_distribution *distribution = &golden_distributions[point->distribution];
+        double error = tail_error(tail_of_distribution(distribution, point->x), point);
+        CHECK_MSG(error <= 1e-12, "%s at x = %.17g: off by %.3g at p = %g", distribution->name,
+                  point->x, error, point->upper);
         worst = fmax(worst, error);
     }
     printf("# worst relative error of %d tails: %.2g\n", COUNT(golden_points), worst);
@@ -77,11 +79,11 @@ static void test_chi2_golden(void) {
     int n = 0;
     for (int i = 0; i < COUNT(golden_points); i++) {
         const golden_point *point = &golden_points[i];
-        const golden_law *law = &golden_laws[point->law];
-        if (law->n != 1 || law->extra > 0) continue;
-        double error = tail_error(zonal__chi2_tail(law->freedom[0], point->x), point);
-        CHECK_MSG(error <= 1e-12, "chi2(%g) at %.17g: off by %.3g at p = %g", law->freedom[0],
-                  point->x, error, point->upper);
+        const golden_distribution *distribution = &golden_distributions[point->distribution];
+        if (distribution->n != 1 || distribution->extra > 0) continue;
+        double error = tail_error(zonal__chi2_tail(distribution->freedom[0], point->x), point);
+        CHECK_MSG(error <= 1e-12, "chi2(%g) at %.17g: off by %.3g at p = %g",
+                  distribution->freedom[0], point->x, error, point->upper);
         worst = fmax(worst, error);
         n++;
     }
@@ -126,7 +128,7 @@ static void test_nearest_golden(void) {
 /* ---- The mathematics ------------------------------------------------------------------------- */
 
 /* chi2(N) = chi2(N1) + chi2(N2), so a term may be cut into terms with the same b/N without changing
- * the law; and neither may the order of the terms nor the unit of T. */
+ * the distribution; and neither may the order of the terms nor the unit of T. */
 static void test_split_order_unit(void) {
     const double weight[] = {0.6, 0.3, 0.1}, freedom[] = {4, 9, 1e5};
     const double split_weight[] = {0.025, 0.1, 0.15, 0.2, 0.45, 0.075};
@@ -146,22 +148,22 @@ static void test_split_order_unit(void) {
 }
 
 static void test_complement_and_monotone(void) {
-    for (int i = 0; i < COUNT(golden_laws); i++) {
-        const golden_law *law = &golden_laws[i];
-        double sigma = law->extra, last_upper = 1, last_log = 0, last_lower = 0;
-        if (!law->weight) fill_squares(law->n);
-        for (int l = 0; l < law->n; l++) {
-            double b = law->weight ? law->weight[l] : many_weight[l];
-            sigma += 2 * b * b / (law->weight ? law->freedom[l] : 2);
+    for (int i = 0; i < COUNT(golden_distributions); i++) {
+        const golden_distribution *distribution = &golden_distributions[i];
+        double sigma = distribution->extra, last_upper = 1, last_log = 0, last_lower = 0;
+        if (!distribution->weight) fill_squares(distribution->n);
+        for (int l = 0; l < distribution->n; l++) {
+            double b = distribution->weight ? distribution->weight[l] : many_weight[l];
+            sigma += 2 * b * b / (distribution->weight ? distribution->freedom[l] : 2);
         }
         sigma = sqrt(sigma);
         for (double z = -45; z < 1500; z += z < 6 ? 0.25 : z / 16) {
-            zonal__tail tail = tail_of_law(law, z * sigma);
+            zonal__tail tail = tail_of_distribution(distribution, z * sigma);
             CHECK_CLOSE(tail.upper + tail.lower, 1, 2.3e-16);
             CHECK(tail.upper >= 0 && tail.lower >= 0 && tail.log_upper <= 0);
             int order =
                 tail.upper <= last_upper && tail.log_upper <= last_log && tail.lower >= last_lower;
-            CHECK_MSG(order, "%s is not monotone at %g sigma", law->name, z);
+            CHECK_MSG(order, "%s is not monotone at %g sigma", distribution->name, z);
             if (tail.upper > 0) CHECK(relative(exp(tail.log_upper), tail.upper) < 1e-12);
             last_upper = tail.upper;
             last_log = tail.log_upper;
@@ -170,7 +172,7 @@ static void test_complement_and_monotone(void) {
     }
 }
 
-/* Without chi-squares the law is normal; with a freedom of 1e300 it is normal too. */
+/* Without chi-squares the distribution is normal; with a freedom of 1e300 it is normal too. */
 static void test_normal_limits(void) {
     const double one = 1, huge = 1e300;
     for (double z = -37; z <= 37; z += 0.5) {

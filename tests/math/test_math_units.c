@@ -285,7 +285,7 @@ static zonal_status known_function(const void *context, long double c, long doub
     return ZONAL_OK;
 }
 
-static long double known_slope(int which, long double c) {
+static long double known_derivative(int which, long double c) {
     switch (which) {
     case 0:
         return expl(c);
@@ -309,7 +309,7 @@ static double horner(int n, const double *a, double u) {
 }
 
 static void test_fits(void) {
-    static measure values = {.name = "fits"}, slopes = {.name = "slopes of fits"};
+    static measure values = {.name = "fits"}, derivatives = {.name = "derivatives of fits"};
     const int terms[] = {20, 260, 1, 4, 33, 0, 40};
     for (int which = 0; which < 7; which++) {
         if (which == 5) continue;
@@ -320,32 +320,35 @@ static void test_fits(void) {
             if (!CHECK_OK(zonal__fit_create(known_function, &k, low, 1e-17, 1e-13, 1000, &fit)))
                 continue;
             CHECK(fit->n_value <= terms[which] &&
-                  fit->n_slope == (which == 2 ? 1 : fit->n_value - 1));
+                  fit->n_derivative == (which == 2 ? 1 : fit->n_value - 1));
             CHECK(fit->error < 1e-13);
             for (double c = low; c <= 1; c += 0.01)
-                steepest = fmax(steepest, (double)fabsl(known_slope(which, c)));
-            /* A coefficient dropped at 1e-17 counts n^2 times in the slope; an ulp of c counts
-             * slope times in the value. */
+                steepest = fmax(steepest, (double)fabsl(known_derivative(which, c)));
+            /* A coefficient dropped at 1e-17 counts n^2 times in the derivative; an ulp of c counts
+             * derivative times in the value. */
             double blur = 1e-14 + 2e-17 * fit->n_value * fit->n_value;
             for (double c = low; c <= 1; c += 0.0173) {
                 long double exact;
                 CHECK_OK(known_function(&k, c, &exact));
-                double slope = (double)known_slope(which, c), size = fmax(1, (double)fabsl(exact));
+                double derivative = (double)known_derivative(which, c),
+                       size = fmax(1, (double)fabsl(exact));
                 MEASURE(&values, zonal__fit_value(fit, c), (double)exact,
-                        2e-15 * size + 1e-15 * fabs(slope), "function %d, c = %g", which, c);
-                MEASURE(&slopes, zonal__fit_slope(fit, c), slope, blur * steepest,
+                        2e-15 * size + 1e-15 * fabs(derivative), "function %d, c = %g", which, c);
+                MEASURE(&derivatives, zonal__fit_derivative(fit, c), derivative, blur * steepest,
                         "function %d, c = %g", which, c);
                 if (!fit->n_monomial) continue;
                 double u = (c - fit->middle) / fit->half;
                 CHECK_CLOSE(horner(fit->n_value, fit->monomial, u), (double)exact, 1e-12);
-                CHECK_CLOSE(horner(fit->n_slope, fit->monomial_slope, u),
-                            (double)known_slope(which, c), 1e-12 * steepest);
+                CHECK_CLOSE(horner(fit->n_derivative, fit->monomial_derivative, u),
+                            (double)known_derivative(which, c), 1e-12 * steepest);
             }
             if (part) { /* the tangent below low */
-                double at = zonal__fit_value(fit, low), slope = zonal__fit_slope(fit, low);
-                CHECK_CLOSE(zonal__fit_value(fit, low - 0.5), at - 0.5 * slope,
-                            1e-13 * (1 + fabs(slope)));
-                CHECK_CLOSE(zonal__fit_slope(fit, -0.9), slope, 1e-13 * (1 + fabs(slope)));
+                double at = zonal__fit_value(fit, low),
+                       derivative = zonal__fit_derivative(fit, low);
+                CHECK_CLOSE(zonal__fit_value(fit, low - 0.5), at - 0.5 * derivative,
+                            1e-13 * (1 + fabs(derivative)));
+                CHECK_CLOSE(zonal__fit_derivative(fit, -0.9), derivative,
+                            1e-13 * (1 + fabs(derivative)));
             }
             /* T_32 in powers has coefficients of 1e11 and more: Horner would lose what is asked. */
             CHECK((which == 4 && !part) ? fit->n_monomial == 0 : 1);
@@ -354,7 +357,7 @@ static void test_fits(void) {
         }
     }
     measure_print(&values);
-    measure_print(&slopes);
+    measure_print(&derivatives);
     zonal__fit_destroy(NULL);
 }
 

@@ -1,4 +1,4 @@
-/* Draws of symmetric stable laws, src/math/stable.h: against closed forms. */
+/* Draws of symmetric stable distributions, src/math/stable.h: against closed forms. */
 #include <stdlib.h>
 
 #include "math/stable.h"
@@ -17,8 +17,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The share of draws at or below x against the law: five standard errors of a share are at most
- * 5 sqrt(.25 / COUNT). */
+/* The share of draws at or below x against the distribution: five standard errors of a share are at
+ * most 5 sqrt(.25 / COUNT). */
 static void check_share(double x, double want) {
     int64_t below = 0;
     for (int i = 0; i < COUNT; i++) below += (double)draws[i] <= x;

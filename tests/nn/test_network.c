@@ -33,7 +33,7 @@ enum { GOLDEN_NETWORKS = sizeof golden_networks / sizeof golden_networks[0] };
 
 /* ---- the numbers that make_network.py draws too ---------------------------------------------- */
 
-enum { PARAMETER = 0, SIGN = 1000, PICTURES = 2000, COEFFICIENT = 3000 };
+enum { PARAMETER = 0, SIGN = 1000, IMAGES = 2000, COEFFICIENT = 3000 };
 
 static uint32_t mix(uint32_t n) {
     n = n * 2654435761u + 974711u;
@@ -80,8 +80,8 @@ static void fill_golden(zonal__model *model, int seed) {
 typedef struct fixture {
     zonal__model *model;
     zonal__run *run;
-    int64_t picture_count, projection_count;
-    void *pictures;      /* of the model's dtype */
+    int64_t image_count, projection_count;
+    void *images;        /* of the model's dtype */
     float *coefficients; /* of a linear loss: its gradient by the projections */
     void *dprojections;  /* the same in the model's dtype */
 } fixture;
@@ -99,9 +99,9 @@ static float get(const fixture *f, const void *array, int64_t i) {
     return ((const float *)array)[i];
 }
 
-static void draw_pictures(fixture *f, int seed, int number) {
-    for (int64_t i = 0; i < f->picture_count; i++)
-        put(f, f->pictures, i, (float)(4 * noise(seed, PICTURES + number, i)));
+static void draw_images(fixture *f, int seed, int number) {
+    for (int64_t i = 0; i < f->image_count; i++)
+        put(f, f->images, i, (float)(4 * noise(seed, IMAGES + number, i)));
 }
 
 /* A run beside others of the model; owns all but the model. */
@@ -109,22 +109,22 @@ static zonal_status add_run(fixture *f, zonal__model *model, const zonal__run_sp
                             int seed) {
     f->model = model;
     ZONAL_TRY(zonal__run_create(model, spec, &f->run));
-    f->picture_count = spec->n * spec->h * spec->w * model->spec.channels;
+    f->image_count = spec->n * spec->h * spec->w * model->spec.channels;
     f->projection_count = spec->n * model->graph.projection_dim;
-    ZONAL_TRY(zonal__alloc(f->picture_count, sizeof(float), "pictures", &f->pictures));
+    ZONAL_TRY(zonal__alloc(f->image_count, sizeof(float), "images", &f->images));
     ZONAL_TRY(ZONAL_NEW(&f->coefficients, f->projection_count, "coefficients"));
     ZONAL_TRY(zonal__alloc(f->projection_count, sizeof(float), "a gradient", &f->dprojections));
     for (int64_t i = 0; i < f->projection_count; i++) {
         f->coefficients[i] = (float)noise(seed, COEFFICIENT, i);
         put(f, f->dprojections, i, f->coefficients[i]);
     }
-    draw_pictures(f, seed, 0);
+    draw_images(f, seed, 0);
     return ZONAL_OK;
 }
 
 static void drop_run(fixture *f) {
     zonal__run_destroy(f->run);
-    zonal__free(f->pictures);
+    zonal__free(f->images);
     zonal__free(f->coefficients);
     zonal__free(f->dprojections);
 }
@@ -240,17 +240,17 @@ static void check_golden(const golden_network *golden, const zonal__device *devi
     zonal__run_outputs outputs;
     if (CHECK_OK(make_fixture(&f, golden, device, ZONAL_DTYPE_FP32)) &&
         CHECK(f.model->graph.entry_count == golden->entry_count) &&
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, NULL, &outputs))) {
+        CHECK_OK(zonal__run_forward(f.run, f.images, 1, NULL, &outputs))) {
         check_probe(golden->name, "features", golden->n * f.model->graph.feature_dim,
                     outputs.features, golden->seed, 0, golden->features, tolerance);
         check_projections(&f, "projections", outputs.projections, golden->projections, tolerance);
         CHECK_CLOSE(loss_of(&f, &outputs), golden->loss, tolerance);
         CHECK_OK(zonal__run_backward(f.run, f.dprojections, 0));
-        draw_pictures(&f, golden->seed, 1);
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 1, NULL, &outputs));
+        draw_images(&f, golden->seed, 1);
+        CHECK_OK(zonal__run_forward(f.run, f.images, 1, NULL, &outputs));
         for (int e = 0; e < golden->entry_count; e++) check_entry(&f, golden, e, tolerance);
-        draw_pictures(&f, golden->seed, 0);
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &outputs));
+        draw_images(&f, golden->seed, 0);
+        CHECK_OK(zonal__run_forward(f.run, f.images, 0, NULL, &outputs));
         check_projections(&f, "projections of the inference", outputs.projections,
                           golden->inference, tolerance);
         CHECK(f.model->batches == 2);
@@ -290,7 +290,10 @@ static void test_entries_lie_apart(void) {
 
 static void test_layout(void) {
     zonal__graph *graph;
-    enum { COUNT = 2 * 3 * 25, FIRST = 2 * ZONAL__ENTRY_ALIGNMENT }; /* a norm lies before it */
+    enum {
+        COUNT = 2 * 3 * 25,
+        FIRST = 2 * ZONAL__ENTRY_ALIGNMENT
+    }; /* a batch norm lies before it */
     float torch[COUNT], block[FIRST + COUNT], back[COUNT];
     const zonal__entry *entry;
     if (!CHECK_OK(ZONAL_NEW(&graph, 1, "a graph"))) return;
@@ -386,11 +389,11 @@ static void test_callers_place(void) {
         if (CHECK_OK(
                 make_fixture(&f, &golden_networks[0], zonal__device_cpu(), (zonal_dtype)dtype)) &&
             CHECK_OK(zonal__alloc(f.projection_count, size, "projections", &place)) &&
-            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &own)) &&
-            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, place, &given))) {
+            CHECK_OK(zonal__run_forward(f.run, f.images, 0, NULL, &own)) &&
+            CHECK_OK(zonal__run_forward(f.run, f.images, 0, place, &given))) {
             CHECK(given.projections == place && own.projections != place);
             CHECK(same_bits(place, own.projections, f.projection_count, size));
-            CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &given));
+            CHECK_OK(zonal__run_forward(f.run, f.images, 0, NULL, &given));
             CHECK(given.projections == own.projections);
         }
         zonal__free(place);
@@ -409,7 +412,7 @@ static double distance(int64_t n, const float *a, const float *b) {
 
 static zonal_status forward_and_back(fixture *f, int accumulate) {
     zonal__run_outputs outputs;
-    ZONAL_TRY(zonal__run_forward(f->run, f->pictures, 1, NULL, &outputs));
+    ZONAL_TRY(zonal__run_forward(f->run, f->images, 1, NULL, &outputs));
     return zonal__run_backward(f->run, f->dprojections, accumulate);
 }
 
@@ -422,8 +425,8 @@ static zonal_status check_shared(fixture *large, fixture *small, float *sum) {
     ZONAL_TRY(forward_and_back(large, 0));
     for (int64_t i = 0; i < size; i++) sum[i] += model->gradients[i];
     /* As a step does it: all forwards first. */
-    ZONAL_TRY(zonal__run_forward(large->run, large->pictures, 1, NULL, &outputs));
-    ZONAL_TRY(zonal__run_forward(small->run, small->pictures, 1, NULL, &outputs));
+    ZONAL_TRY(zonal__run_forward(large->run, large->images, 1, NULL, &outputs));
+    ZONAL_TRY(zonal__run_forward(small->run, small->images, 1, NULL, &outputs));
     ZONAL_TRY(zonal__run_backward(large->run, large->dprojections, 0));
     ZONAL_TRY(zonal__run_backward(small->run, small->dprojections, 1));
     CHECK_CLOSE(distance(size, model->gradients, sum), 0, 1e-7); /* one rounding each */
@@ -456,8 +459,8 @@ static void check_forward_only(const golden_network *golden, const zonal__device
     fixture f, inference = {0};
     if (CHECK_OK(make_fixture(&f, golden, device, ZONAL_DTYPE_FP32)) &&
         CHECK_OK(add_run(&inference, f.model, &spec, golden->seed)) &&
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &want)) &&
-        CHECK_OK(zonal__run_forward(inference.run, inference.pictures, 0, NULL, &got))) {
+        CHECK_OK(zonal__run_forward(f.run, f.images, 0, NULL, &want)) &&
+        CHECK_OK(zonal__run_forward(inference.run, inference.images, 0, NULL, &got))) {
         int64_t features = golden->n * f.model->graph.feature_dim;
         CHECK_CLOSE(distance(f.projection_count, got.projections, want.projections), 0, 0);
         CHECK_CLOSE(distance(features, got.features, want.features), 0, 0);
@@ -488,8 +491,8 @@ static void check_bf16(const zonal__device *device) {
     if (CHECK_OK(make_fixture(&wide, golden, zonal__device_ref(), ZONAL_DTYPE_FP32)) &
             CHECK_OK(make_fixture(&narrow, golden, device, ZONAL_DTYPE_BF16)) &&
         CHECK_OK(ZONAL_NEW(&widened, narrow.projection_count, "projections"))) {
-        CHECK_OK(zonal__run_forward(wide.run, wide.pictures, 1, NULL, &want));
-        CHECK_OK(zonal__run_forward(narrow.run, narrow.pictures, 1, NULL, &outputs));
+        CHECK_OK(zonal__run_forward(wide.run, wide.images, 1, NULL, &want));
+        CHECK_OK(zonal__run_forward(narrow.run, narrow.images, 1, NULL, &outputs));
         for (int64_t i = 0; i < narrow.projection_count; i++)
             widened[i] = get(&narrow, outputs.projections, i);
         CHECK_CLOSE(distance(wide.projection_count, widened, want.projections), 0, 0.1);
@@ -518,13 +521,13 @@ static void test_misuse(void) {
         CHECK_OK(add_run(&inference, f.model, &forward_only, 1))) {
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "no training forward");
-        CHECK_OK(zonal__run_forward(f.run, f.pictures, 0, NULL, &outputs));
+        CHECK_OK(zonal__run_forward(f.run, f.images, 0, NULL, &outputs));
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "no training forward");
         CHECK_OK(forward_and_back(&f, 0));
         CHECK_FAILS(zonal__run_backward(f.run, f.dprojections, 0), ZONAL_ARGUMENT,
                     "each serves one backward");
-        CHECK_FAILS(zonal__run_forward(inference.run, inference.pictures, 1, NULL, &outputs),
+        CHECK_FAILS(zonal__run_forward(inference.run, inference.images, 1, NULL, &outputs),
                     ZONAL_ARGUMENT, "forward_only 0");
         CHECK_FAILS(zonal__run_create(f.model, &(zonal__run_spec){.n = 1, .h = 64, .w = 64}, &run),
                     ZONAL_SHAPE, "at least 2");
@@ -540,7 +543,7 @@ static void test_misuse(void) {
         CHECK_FAILS(zonal__run_create(f.model,
                                       &(zonal__run_spec){.n = INT64_C(1) << 43, .h = 128, .w = 128},
                                       &run),
-                    ZONAL_MEMORY, "fewer or smaller pictures");
+                    ZONAL_MEMORY, "fewer or smaller images");
         CHECK(run == NULL);
     }
     drop_run(&inference);
@@ -614,10 +617,10 @@ static void test_dims(void) {
 
 /* ---- first values ---------------------------------------------------------------------------- */
 
-static zonal__model *initialised(zonal__network_spec spec, uint64_t seed, int zero_last_scale) {
+static zonal__model *initialised(zonal__network_spec spec, uint64_t seed, int zero_init_residual) {
     zonal__model *model;
     if (!CHECK_OK(zonal__model_create(&spec, zonal__device_ref(), &model))) return NULL;
-    CHECK_OK(zonal__model_initialise(model, seed, zero_last_scale));
+    CHECK_OK(zonal__model_initialise(model, seed, zero_init_residual));
     return model;
 }
 
@@ -700,7 +703,7 @@ static void test_first_values_follow_the_name(void) {
     zonal__model_destroy(d);
 }
 
-static void test_zero_last_scale(void) {
+static void test_zero_init_residual(void) {
     for (int i = 0; i < 2; i++) { /* ResNet-18 and ResNet-50 */
         const char *last = i == 0 ? "bn2.weight" : "bn3.weight";
         zonal__model *model = initialised(golden_networks[i].spec, 3, 1);
@@ -756,7 +759,7 @@ static const test_case tests[] = {
     {"dimensions", test_dims},
     {"first values", test_first_values},
     {"first values follow the name", test_first_values_follow_the_name},
-    {"zero last scale", test_zero_last_scale},
+    {"zero init residual", test_zero_init_residual},
     {"allocations", test_allocations},
     {0},
 };

@@ -37,7 +37,7 @@ def make_run(folder, method="mmd-heat", seed=0, r1=0.8, extra=(), lines=STEPS):
                       "images_per_second": 1000.0 + seed, "seconds": 0.3 * step}
             file.write(json.dumps(record) + "\n")
             if step % 50 == 0:
-                file.write(json.dumps({"kind": "meter", "step": step, "mean_cosine": 0.1,
+                file.write(json.dumps({"kind": "monitor", "step": step, "mean_cosine": 0.1,
                                        "effective_rank": 100.0, "p_uniform": 0.5}) + "\n")
                 file.write(json.dumps({"kind": "eval", "step": step, "protocol": "retrieval",
                                        "features": "projector", "r1": None if r1 is None else
@@ -110,7 +110,7 @@ def text_of(node):
     return node if isinstance(node, str) else "".join(map(text_of, node["in"]))
 
 
-def make_page(*folders, options=("--no-pictures",)):
+def make_page(*folders, options=("--no-examples",)):
     done = run("report", *folders, "--out", "page.html", *options)
     assert done.returncode == 0, done.stderr
     with open("page.html", encoding="utf-8") as file:

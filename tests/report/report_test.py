@@ -54,7 +54,7 @@ def test_parts():
         assert policy and policy[0].startswith("default-src 'none'"), policy
         assert "@import" not in text and not re.search(r"url\((?!#)", text)
 
-    @case("the tables: numbers, the best in bold, seeds as mean and sample deviation")
+    @case("the tables: numbers, the best in bold, seeds as mean and sample standard deviation")
     def _():
         page, _, _ = make_page("a", "b", "c")
         training, retrieval = page.find("table", section(page, "comparison"))
@@ -74,9 +74,9 @@ def test_parts():
         rows = rows_of(page, retrieval)
         assert rows[0][1:] == ["mmd-heat", "1000", "80.0", "90.0", "85.0"], rows[0]
         assert rows[2][1:4] == ["kl-heat", "1000", "90.0"], rows[2]
-        mean, deviation = statistics.mean([80, 76]), statistics.stdev([80, 76])
+        mean, std = statistics.mean([80, 76]), statistics.stdev([80, 76])
         assert rows[3][0].startswith("Mean of 2 seeds") and len(rows) == 4
-        assert rows[3][3] == f"{mean:.1f} ±\xa0{deviation:.1f}", rows[3][3]
+        assert rows[3][3] == f"{mean:.1f} ±\xa0{std:.1f}", rows[3][3]
         # R@1 of c; R@3 and mAP are the same for all three.
         bold = [text_of(node) for node in page.find("b", retrieval)]
         assert bold == ["90.0", "85.0"] * 2 + ["90.0", "90.0", "85.0"], bold
@@ -241,7 +241,7 @@ def test_states():
     @case("only seeds are averaged; a later step on other images does not count")
     def _():
         make_run("a", lines=60)
-        rest = "test part of /data/images; checkpoint last; {} px, centre, mean 0.5; fp32"
+        rest = "test part of /data/images; checkpoint last; {} px, center, mean 0.5; fp32"
         found = (("L-BFGS, seed 0", 8, 1.0), ("L-BFGS, seed 1", 8, 0.9),
                  ("SGD, 1 epochs, rate 0.0001, seed 0", 8, 0.5), ("L-BFGS, seed 0", 6, 0.2))
         results = [{"protocol": "linear", "features": "backbone", "test": 10, "step": 60,
@@ -269,7 +269,7 @@ def test_states():
         make_run("b", lines=60)
         with open("b/metrics.jsonl", "a") as file:
             for step in (61, 62, 63):
-                file.write(json.dumps({"kind": "meter", "step": step, "log10_p": -40.5 * step,
+                file.write(json.dumps({"kind": "monitor", "step": step, "log10_p": -40.5 * step,
                                        "rho": 0.25, "p_uniform": 0}) + "\n")
             file.write(json.dumps({"kind": "start", "step": 0, "selectivity": 3.5}) + "\n")
         page, _, _ = make_page("a", "b")
@@ -370,9 +370,9 @@ def test_odd_input():
     refused("a folder that is no run", 1, "empty is not a run folder: it has no config.toml", "report",
             "a", "empty")
     refused("too many runs", 2, "RUN", "report", *["a"] * 21)
-    refused("a place that is not there", 1, "nowhere/page.html", "report", "a", "--no-pictures",
+    refused("a place that is not there", 1, "nowhere/page.html", "report", "a", "--no-examples",
             "--out", "nowhere/page.html")
-    refused("a folder in the page's place", 1, "empty", "report", "a", "--no-pictures", "--out",
+    refused("a folder in the page's place", 1, "empty", "report", "a", "--no-examples", "--out",
             "empty")
 
     @case("a page that is there stays as it was when the new one fails")
@@ -386,22 +386,22 @@ def test_odd_input():
 
     @case("a full disk is an error, and leaves no page")
     def _():
-        done = run("report", "a", "--no-pictures", "--out", "/dev/full")
+        done = run("report", "a", "--no-examples", "--out", "/dev/full")
         assert done.returncode == 1 and "/dev/full" in done.stderr, done.stderr
 
     clean("a", "empty")
 
 
-# ---- pictures of a trained network ---------------------------------------------------------------
+# ---- images of a trained network -----------------------------------------------------------------
 
 TINY = ("train", "textures:disk", "--texture-count", 40, "--texture-size", 24, "--side", 16,
         "--batch", 8, "--steps", 2, "--width", 0.0625, "--projector", "16-8", "--eval", "none",
         "--method", "mmd-band", "--device", "cpu", "--quiet")
 
 
-def test_pictures():
+def test_images():
     if Image is None:
-        skip("pictures", "this Python has no PIL")
+        skip("images", "this Python has no PIL")
         return
     done = run(*TINY, "--out", "run")
     if done.returncode != 0:
@@ -409,7 +409,7 @@ def test_pictures():
         clean("run")
         return
 
-    def pictures(page, name):
+    def images(page, name):
         found = []
         for node in page.find("img", section(page, name)):
             head, data = node["of"]["src"].split(",", 1)
@@ -423,7 +423,7 @@ def test_pictures():
     def _():
         page, _, done = make_page("run", options=("--quiet",))
         assert not done.stderr and not done.stdout, done.stderr
-        found = pictures(page, "retrieval")
+        found = images(page, "retrieval")
         assert len(found) == 24 and len(page.find("div", section(page, "retrieval"),
                                                   class_="row")) == 4
         assert all(image.size == (16, 16) and image.mode == "L" for _, image in found)
@@ -436,10 +436,10 @@ def test_pictures():
             assert len(set(views)) == 6  # the query is not among its own hits
         assert len(page.find("g", section(page, "degrees"), class_="line")) == 1
 
-    @case("views: the picture and two views of each of three")
+    @case("views: the image and two views of each of three")
     def _():
         page, _, _ = make_page("run", options=("--quiet",))
-        found = pictures(page, "views")
+        found = images(page, "views")
         sizes = [image.size for _, image in found]
         assert sizes == [(24, 24), (16, 16), (16, 16)] * 3, sizes
         assert len({image.tobytes() for _, image in found}) == 9
@@ -447,7 +447,7 @@ def test_pictures():
     @case("the views of a run that was trained on CUDA are shown on any machine")
     def _():
         page, _, _ = make_page("run", options=("--quiet",))
-        before = [image.tobytes() for _, image in pictures(page, "views")]
+        before = [image.tobytes() for _, image in images(page, "views")]
         with open("run/config.toml") as file:
             config = file.read()
         changed = re.sub('^device = "cpu" ', 'device = "cuda"', config, flags=re.M)
@@ -455,7 +455,7 @@ def test_pictures():
         with open("run/config.toml", "w") as file:
             file.write(changed)
         page, _, _ = make_page("run", options=("--quiet",))
-        assert [image.tobytes() for _, image in pictures(page, "views")] == before
+        assert [image.tobytes() for _, image in images(page, "views")] == before
         with open("run/config.toml", "w") as file:
             file.write(config)
 
@@ -464,9 +464,9 @@ def test_pictures():
         shutil.rmtree("run/checkpoints")
         page, text, _ = make_page("run", options=("--quiet",))
         assert "Left out" in text_of(section(page, "retrieval"))
-        assert not pictures(page, "retrieval") and pictures(page, "views")
+        assert not images(page, "retrieval") and images(page, "views")
         page, text, _ = make_page("run")
-        assert "--no-pictures" in text_of(section(page, "views")) and not page.find("img")
+        assert "--no-examples" in text_of(section(page, "views")) and not page.find("img")
 
     clean("run")
 
@@ -693,7 +693,7 @@ def test_browser():
         return
     make_run("a", lines=120)
     make_run("b-with-a-rather-long-name-that-goes-on-and-on", method="kl-heat", r1=0.9, lines=120)
-    assert run("report", "a", "b-with-a-rather-long-name-that-goes-on-and-on", "--no-pictures",
+    assert run("report", "a", "b-with-a-rather-long-name-that-goes-on-and-on", "--no-examples",
                "--out", "page.html").returncode == 0
     with open("page.html", encoding="utf-8") as file:
         text = file.read()
@@ -745,4 +745,4 @@ def test_browser():
     clean("a", "b-with-a-rather-long-name-that-goes-on-and-on")
 
 
-run_tests(test_parts, test_states, test_odd_input, test_pictures, test_embeddings, test_browser)
+run_tests(test_parts, test_states, test_odd_input, test_images, test_embeddings, test_browser)

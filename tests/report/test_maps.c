@@ -98,7 +98,7 @@ static void test_simplex(void) {
     CHECK_CLOSE(sum, 1, 1e-12);
 }
 
-static void test_slope(void) {
+static void test_gradient(void) {
     enum { N = 12 };
     const zonal__random random = {.seed = test_seed};
     double x[N][DIM], y[N][2], p[N * N], scratch[N * N], gradient[N][2];
@@ -211,7 +211,7 @@ static const test_case tests[] = {{"ellipse", test_ellipse},
                                   {"one point", test_one_point},
                                   {"singular values", test_singular_values},
                                   {"simplex", test_simplex},
-                                  {"slope", test_slope},
+                                  {"gradient", test_gradient},
                                   {"groups", test_groups},
                                   {"embedding", test_embedding},
                                   {0}};

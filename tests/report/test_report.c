@@ -84,13 +84,13 @@ static void test_numbers(void) {
     zonal__free(text);
 }
 
-/* ---- pictures: libpng reads back what was written ----------------------------------------------
+/* ---- images: libpng reads back what was written ------------------------------------------------
  */
 
-static const zonal__image *drawn; /* by write_picture */
+static const zonal__image *drawn; /* by write_image */
 
-static void write_picture(zonal__file *file) {
-    CHECK_OK(zonal__html_picture(file, drawn, "picture", "a \"picture\""));
+static void write_image(zonal__file *file) {
+    CHECK_OK(zonal__html_image(file, drawn, "image", "a \"image\""));
 }
 
 static int base64_value(char c) {
@@ -115,7 +115,7 @@ static size_t decode_base64(char *text) {
     return out;
 }
 
-static void check_picture(int width, int height, int channels) {
+static void check_image(int width, int height, int channels) {
     static const char mark[] = "src=\"data:image/png;base64,";
     zonal__image image = {0}, back = {0};
     zonal__decoder *decoder;
@@ -124,12 +124,12 @@ static void check_picture(int width, int height, int channels) {
     for (int i = 0; i < width * height * channels; i++)
         image.pixels[i] = (uint8_t)(i * 7 + i / 251);
     drawn = &image;
-    text = written(write_picture);
+    text = written(write_image);
     png = text ? strstr(text, mark) : NULL;
-    if (CHECK(png != NULL) && CHECK(strstr(text, "alt=\"a &quot;picture&quot;\"") != NULL) &&
+    if (CHECK(png != NULL) && CHECK(strstr(text, "alt=\"a &quot;image&quot;\"") != NULL) &&
         CHECK_OK(zonal__decoder_create(&decoder))) {
         size_t size = decode_base64(png += strlen(mark));
-        if (CHECK_OK(zonal__image_decode(decoder, png, size, "the picture", NULL, &back)))
+        if (CHECK_OK(zonal__image_decode(decoder, png, size, "the image", NULL, &back)))
             CHECK(back.width == width && back.height == height && back.channels == channels &&
                   memcmp(back.pixels, image.pixels, (size_t)(width * height * channels)) == 0);
         zonal__decoder_destroy(decoder);
@@ -141,14 +141,14 @@ static void check_picture(int width, int height, int channels) {
 
 /* With the byte before each row 254 * 258 = 65532 and 255 * 257 = 65535: sizes below, at and beyond
  * the longest stored block. */
-static void test_pictures(void) {
+static void test_images(void) {
     static const int shapes[][3] = {{1, 1, 1},     {3, 2, 3},     {72, 72, 3},  {257, 254, 1},
                                     {256, 255, 1}, {256, 256, 1}, {300, 250, 3}};
     const zonal__image nothing = {.width = 1, .height = 1, .channels = 1, .pixels = (uint8_t[]){0}};
     if (zonal__image_write_png("/dev/null", &nothing) == ZONAL_UNSUPPORTED)
         SKIP("this build has no libpng to read them with");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_picture(shapes[i][0], shapes[i][1], shapes[i][2]);
+        check_image(shapes[i][0], shapes[i][1], shapes[i][2]);
 }
 
 /* ---- JSON as a list ----------------------------------------------------------------------------
@@ -408,10 +408,10 @@ static void check_length(const char *config, const char *metrics, double total, 
 
 static void test_length(void) {
     static const char step[] = "{\"kind\":\"step\",\"step\":50,\"epoch\":2.5,\"loss\":1}\n"
-                               "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0.96}\n";
-    static const char flat[] = "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0,"
+                               "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0.96}\n";
+    static const char flat[] = "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0,"
                                "\"effective_rank\":5.9,\"expected_rank\":60}\n";
-    static const char before[] = "{\"kind\":\"meter\",\"step\":50,\"mean_cosine\":0,"
+    static const char before[] = "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0,"
                                  "\"effective_rank\":1}\n"; /* by an earlier version */
     check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.1\n", flat, 50, 0, 1);
     check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.09\n", flat, 50, 0, 0);
@@ -428,15 +428,15 @@ static void test_length(void) {
 /* ---- the page ----------------------------------------------------------------------------------
  */
 
-static zonal_status add_pictures(zonal__report *report) {
+static zonal_status add_images(zonal__report *report) {
     zonal__gallery *gallery = &report->retrieved[0];
     ZONAL_TRY(zonal__gallery_shape(gallery, 1, 3));
     for (int i = 0; i < 3; i++) {
-        zonal__gallery_picture *picture = &gallery->pictures[i];
-        ZONAL_TRY(zonal__image_shape(&picture->image, 4, 4, 1));
-        memset(picture->image.pixels, 60 * i, 16);
-        snprintf(picture->caption, sizeof picture->caption, "<%d>", i);
-        picture->right = i == 2;
+        zonal__gallery_cell *cell = &gallery->cells[i];
+        ZONAL_TRY(zonal__image_shape(&cell->image, 4, 4, 1));
+        memset(cell->image.pixels, 60 * i, 16);
+        snprintf(cell->caption, sizeof cell->caption, "<%d>", i);
+        cell->right = i == 2;
     }
     snprintf(report->kernels[0].label, sizeof report->kernels[0].label, "a <kernel>");
     snprintf(report->retrieved[1].missing, sizeof report->retrieved[1].missing, "no <weights>");
@@ -450,7 +450,7 @@ static zonal_status make_page(void *context) {
     zonal_status status;
     ZONAL_TRY(ZONAL_NEW(&report, 1, "the report"));
     ZONAL_TRY_GOTO(status, done, zonal__report_read(report, 2, folders));
-    ZONAL_TRY_GOTO(status, done, add_pictures(report));
+    ZONAL_TRY_GOTO(status, done, add_images(report));
     status = zonal__report_write(report, f->page);
 done:
     zonal__report_fini(report);
@@ -462,7 +462,7 @@ static void test_page(void) {
     static const char *const expected[] = {
         "<title>zonal: run0, run1</title>",
         "data-name=\"a &lt;kernel&gt;\"",
-        "class=\"picture right\"",
+        "class=\"image right\"",
         "alt=\"&lt;2&gt;, the same image\"",
         "Left out for run1: no &lt;weights&gt;.",
         "line 2 of metrics.jsonl is left out",
@@ -534,7 +534,7 @@ static void test_too_many(void) {
 
 static const test_case tests[] = {{"text", test_text},
                                   {"numbers", test_numbers},
-                                  {"pictures", test_pictures},
+                                  {"images", test_images},
                                   {"flat JSON", test_flat},
                                   {"thinning", test_thin},
                                   {"a run folder", test_run},

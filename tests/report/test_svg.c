@@ -215,7 +215,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Twenty lines that end in one point: their labels must lie apart and inside the picture. */
+/* Twenty lines that end in one point: their labels must lie apart and inside the image. */
 static void test_labels_do_not_touch(void) {
     zonal__svg_series series[20];
     double at[64];

@@ -187,7 +187,7 @@ def test_configuration():
 
 
 def write_png(path, brightness, side=20):
-    """A grey picture with a gradient."""
+    """A grey image with a gradient."""
     rows = b"".join(
         b"\0" + bytes((brightness + 3 * x + 5 * y) % 256 for x in range(side)) for y in range(side)
     )

@@ -31,7 +31,7 @@ enum { SETTING_VIEWS = 5 };
 
 typedef struct setting {
     zonal__source *source;
-    zonal__view_law laws[SETTING_VIEWS];
+    zonal__augmentation augmentations[SETTING_VIEWS];
     zonal__trainer_options options;
 } setting;
 
@@ -39,7 +39,7 @@ typedef struct setting {
 static inline void setting_fill(setting *s, const setting_size *size, const char *method,
                                 zonal_dtype dtype) {
     zonal__trainer_options *o = &s->options;
-    for (int v = 0; v < SETTING_VIEWS; v++) zonal__view_law_texture(&s->laws[v]);
+    for (int v = 0; v < SETTING_VIEWS; v++) zonal__augmentation_texture(&s->augmentations[v]);
     *o = (zonal__trainer_options){.network = zonal__network_defaults(), .seed = test_seed};
     o->network.stem = ZONAL__STEM_SMALL;
     o->network.channels = 1;
@@ -50,17 +50,19 @@ static inline void setting_fill(setting *s, const setting_size *size, const char
     o->network.dtype = dtype;
     o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
-    o->loader = (zonal__loader_options){
-        .source = s->source,
-        .batch = 16,
-        .groups = 2,
-        .group = {{.views = 2, .width = size->side, .height = size->side, .laws = s->laws},
-                  {.views = size->local_views,
-                   .width = 16,
-                   .height = 16,
-                   .laws = s->laws + 2,
-                   .first = 2}},
-        .workers = 2};
+    o->loader = (zonal__loader_options){.source = s->source,
+                                        .batch = 16,
+                                        .groups = 2,
+                                        .group = {{.views = 2,
+                                                   .width = size->side,
+                                                   .height = size->side,
+                                                   .augmentations = s->augmentations},
+                                                  {.views = size->local_views,
+                                                   .width = 16,
+                                                   .height = 16,
+                                                   .augmentations = s->augmentations + 2,
+                                                   .first = 2}},
+                                        .workers = 2};
     o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
     o->optimiser.weight_decay = 1e-2;
     o->schedule = (zonal__schedule){.kind = ZONAL__SCHEDULE_COSINE,

@@ -27,7 +27,7 @@ TAGS = {
         "gradient_norm": "optimiser/gradient_norm",
         "images_per_second": "speed/images_per_second",
     },
-    "meter": {m: "monitor/" + m for m in ("mean_cosine", "effective_rank", "rho")},
+    "monitor": {m: "monitor/" + m for m in ("mean_cosine", "effective_rank", "rho")},
     "eval": {f: "eval/retrieval_" + f for f in ("r1", "r3", "r5", "map")},
 }
 

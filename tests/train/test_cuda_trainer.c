@@ -19,7 +19,7 @@ static int no_gpu(void) {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* A ResNet-18 of a quarter of the width, with 2 global and 3 local views of 16 pictures. */
+/* A ResNet-18 of a quarter of the width, with 2 global and 3 local views of 16 images. */
 static const setting_size quarter = {.width = 0.25,
                                      .projector = {64, 32},
                                      .side = 32,
@@ -36,7 +36,7 @@ static int prepare(setting *s, const char *method, zonal_dtype dtype) {
     return 1;
 }
 
-/* On random numbers, which are the same on every device: views of pictures are only to 1/255. */
+/* On random numbers, which are the same on every device: views of images are only to 1/255. */
 static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
     s->source = NULL;
     setting_fill(s, &quarter, method, dtype);
@@ -147,7 +147,7 @@ static void test_gradient(void) {
     check_gradient("susreg", ZONAL_DTYPE_BF16, 0.45);
 }
 
-/* Ten steps on pictures: views differ by up to 1/255 of their range, and AdamW, whose first steps
+/* Ten steps on images: views differ by up to 1/255 of their range, and AdamW, whose first steps
  * have the gradient's signs, makes much of little. A step left out moves these losses by more. */
 static void test_follows_the_host(void) {
     setting s;
@@ -173,19 +173,19 @@ static void test_follows_the_host(void) {
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-static void check_graph(const char *method, zonal_dtype dtype, zonal__residence residence,
+static void check_graph(const char *method, zonal_dtype dtype, zonal__data_location data_location,
                         int64_t micro) {
     setting s;
     zonal__trainer *graph, *launches;
     char what[100];
     if (!prepare(&s, method, dtype)) return;
-    s.options.residence = residence;
+    s.options.data_location = data_location;
     s.options.micro_batch = micro;
     graph = trained(&s.options, 9);
     s.options.no_graph = 1;
     launches = trained(&s.options, 9);
-    snprintf(what, sizeof what, "%s, dtype %d, residence %d, micro_batch %d", method, (int)dtype,
-             (int)residence, (int)micro);
+    snprintf(what, sizeof what, "%s, dtype %d, data location %d, micro_batch %d", method,
+             (int)dtype, (int)data_location, (int)micro);
     if (graph && launches) {
         CHECK(graph->launch.graphs[0] && graph->launch.graphs[1] && !launches->launch.graphs[0]);
         check_same(graph, launches, what);
@@ -197,10 +197,10 @@ static void check_graph(const char *method, zonal_dtype dtype, zonal__residence 
 
 static void test_graph(void) {
     if (no_gpu()) return;
-    check_graph("mmd-heat", ZONAL_DTYPE_FP32, ZONAL__RESIDENCE_RESIDENT, 0);
-    check_graph("mmd-heat", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_STREAMED, 0);
-    check_graph("susreg", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_RESIDENT, 0);
-    check_graph("kl-heat", ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_AUTO, 4);
+    check_graph("mmd-heat", ZONAL_DTYPE_FP32, ZONAL__DATA_ON_DEVICE, 0);
+    check_graph("mmd-heat", ZONAL_DTYPE_BF16, ZONAL__DATA_ON_HOST, 0);
+    check_graph("susreg", ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 0);
+    check_graph("kl-heat", ZONAL_DTYPE_BF16, ZONAL__DATA_AUTO, 4);
 }
 
 /* Nothing moves and the views stay, so only its directions change a sliced loss: in a graph they
@@ -239,7 +239,7 @@ static void test_same_every_time(void) {
         if (!prepare(&s, "mmd-heat", (zonal_dtype)dtype)) return;
         one = trained(&s.options, 50);
         s.options.loader.workers = 1;
-        s.options.residence = ZONAL__RESIDENCE_STREAMED;
+        s.options.data_location = ZONAL__DATA_ON_HOST;
         other = trained(&s.options, 50);
         if (one && other) check_same(one, other, "50 steps twice");
         zonal__trainer_destroy(one);
@@ -249,7 +249,7 @@ static void test_same_every_time(void) {
 }
 
 static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
-                          zonal__residence residence) {
+                          zonal__data_location data_location) {
     test_folder folder;
     char path[800];
     setting s;
@@ -258,7 +258,7 @@ static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
     snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
     if (!prepare(&s, "susreg", dtype)) return;
     s.options.optimiser = zonal__optimiser_defaults(kind);
-    s.options.residence = residence;
+    s.options.data_location = data_location;
     whole = trained(&s.options, 12);
     begun = trained(&s.options, 7);
     resumed = trained(&s.options, 2); /* elsewhere, and with graphs of its own already */
@@ -274,8 +274,8 @@ static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
 
 static void test_resumes(void) {
     if (no_gpu()) return;
-    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__RESIDENCE_RESIDENT);
-    check_resumes(ZONAL__OPTIMISER_LARS, ZONAL_DTYPE_FP32, ZONAL__RESIDENCE_STREAMED);
+    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE);
+    check_resumes(ZONAL__OPTIMISER_LARS, ZONAL_DTYPE_FP32, ZONAL__DATA_ON_HOST);
 }
 
 /* A checkpoint of the device goes on, on the host. */
@@ -301,8 +301,8 @@ static void test_changes_device(void) {
 
 /* ---- two passes ------------------------------------------------------------------------------ */
 
-/* The first "micro" pictures take the place of all others, view by view. */
-static void repeat_pictures(zonal__trainer *t, int64_t micro) {
+/* The first "micro" images take the place of all others, view by view. */
+static void repeat_images(zonal__trainer *t, int64_t micro) {
     int64_t batch = t->options.loader.batch;
     for (int g = 0; g < t->options.loader.groups; g++)
         for (int v = 0; v < t->options.loader.group[g].views; v++) {
@@ -315,7 +315,7 @@ static void repeat_pictures(zonal__trainer *t, int64_t micro) {
         }
 }
 
-/* Where all micro-batches hold the same pictures, norms see the same statistics in each as in the
+/* Where all micro-batches hold the same images, norms see the same statistics in each as in the
  * whole, so both ways have one gradient: to the order of sums, as above. */
 static void check_micro_batches(zonal_dtype dtype, double tolerance) {
     setting s;
@@ -325,8 +325,8 @@ static void check_micro_batches(zonal_dtype dtype, double tolerance) {
     s.options.micro_batch = 4;
     parts = made(&s.options);
     if (whole && parts) {
-        repeat_pictures(whole, 4);
-        repeat_pictures(parts, 4);
+        repeat_images(whole, 4);
+        repeat_images(parts, 4);
         if (make_steps(whole, 3) && make_steps(parts, 3)) { /* the third is replayed */
             double off = gradients_apart(parts, whole);
             printf("# dtype %d: micro-batches' gradient is off by %.2g\n", (int)dtype, off);

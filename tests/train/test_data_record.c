@@ -158,7 +158,7 @@ static void test_no_record(void) {
         HEAD PART "image train 0123456789abcdef a%0\n",
         HEAD PART "image train 0123456789abcdef a%00b\n",
         HEAD PART "image train 0123456789abcdef a",
-        HEAD PART "picture\n"};
+        HEAD PART "image\n"};
     test_folder folder;
     zonal__data_record *record;
     if (!CHECK(test_folder_make(&folder))) return;

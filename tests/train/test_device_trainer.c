@@ -15,20 +15,21 @@
 
 typedef struct setting {
     zonal__source *source;
-    zonal__view_law laws[2];
+    zonal__augmentation augmentations[2];
     zonal__trainer_options options;
 } setting;
 
-static int prepare(setting *s, const char *method, zonal__residence residence, int64_t micro) {
+static int prepare(setting *s, const char *method, zonal__data_location data_location,
+                   int64_t micro) {
     const zonal__source_options source = {.path = "textures:disk",
                                           .split = ZONAL__SPLIT_TRAIN,
                                           .texture_count = 24,
                                           .texture_size = 32};
     zonal__trainer_options *o = &s->options;
     if (!CHECK_OK(zonal__source_open(&source, &s->source))) return 0;
-    for (int v = 0; v < 2; v++) zonal__view_law_texture(&s->laws[v]);
+    for (int v = 0; v < 2; v++) zonal__augmentation_texture(&s->augmentations[v]);
     *o = (zonal__trainer_options){.network = zonal__network_defaults(),
-                                  .residence = residence,
+                                  .data_location = data_location,
                                   .micro_batch = micro,
                                   .threads = 1,
                                   .seed = test_seed};
@@ -40,12 +41,12 @@ static int prepare(setting *s, const char *method, zonal__residence residence, i
     o->network.dtype = ZONAL_DTYPE_FP32;
     o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
-    o->loader =
-        (zonal__loader_options){.source = s->source,
-                                .batch = 8,
-                                .groups = 1,
-                                .group = {{.views = 2, .width = 16, .height = 16, .laws = s->laws}},
-                                .workers = 1};
+    o->loader = (zonal__loader_options){
+        .source = s->source,
+        .batch = 8,
+        .groups = 1,
+        .group = {{.views = 2, .width = 16, .height = 16, .augmentations = s->augmentations}},
+        .workers = 1};
     o->optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
     o->schedule = (zonal__schedule){
         .kind = ZONAL__SCHEDULE_COSINE, .total = 10, .warmup = 1, .base = 3e-3, .floor = 0};
@@ -93,12 +94,12 @@ static void nothing_left(void) {
     }
 }
 
-static void check_trains(const char *what, const char *method, zonal__residence residence,
+static void check_trains(const char *what, const char *method, zonal__data_location data_location,
                          int64_t micro) {
     setting s;
     zonal__trainer *here = NULL, *there = NULL;
     int unused, used;
-    if (!fake_register() || !prepare(&s, method, residence, micro)) return;
+    if (!fake_register() || !prepare(&s, method, data_location, micro)) return;
     unused = fake_count(0).runs;
     used = fake_count(1).runs;
     here = make(&s, "cpu");
@@ -113,16 +114,16 @@ static void check_trains(const char *what, const char *method, zonal__residence 
 }
 
 static void test_streamed(void) {
-    check_trains("streamed", "mmd-heat", ZONAL__RESIDENCE_STREAMED, 0);
+    check_trains("streamed", "mmd-heat", ZONAL__DATA_ON_HOST, 0);
 }
 
 static void test_resident(void) {
-    check_trains("resident", "kl-heat", ZONAL__RESIDENCE_RESIDENT, 0);
+    check_trains("resident", "kl-heat", ZONAL__DATA_ON_DEVICE, 0);
 }
 
 /* A sliced loss reads its step from the device; a micro-batch is gathered and scattered there. */
 static void test_micro_batches(void) {
-    check_trains("micro-batches", "susreg", ZONAL__RESIDENCE_STREAMED, 4);
+    check_trains("micro-batches", "susreg", ZONAL__DATA_ON_HOST, 4);
 }
 
 /* Saved on one device, loaded on the other and on the CPU: the same end. */
@@ -132,7 +133,7 @@ static void test_checkpoints(void) {
     setting s;
     zonal__trainer *whole, *begun, *resumed;
     if (!fake_register() || !CHECK(test_folder_make(&folder))) return;
-    if (!prepare(&s, "mmd-heat", ZONAL__RESIDENCE_STREAMED, 0)) return;
+    if (!prepare(&s, "mmd-heat", ZONAL__DATA_ON_HOST, 0)) return;
     whole = make(&s, "cpu");
     begun = make(&s, "fake:1");
     if (make_steps(whole, 4) && make_steps(begun, 2) &&

@@ -164,7 +164,7 @@ static void count_line(void *context, const char *line) {
 
 /* A disk that is full: one remark, no harm to what was written before. */
 static void test_full_disk(void) {
-    const zonal__meter meter = {.mean_cosine = .5};
+    const zonal__monitor monitor = {.mean_cosine = .5};
     const struct rlimit small = {4096, RLIM_INFINITY};
     struct rlimit usual;
     test_folder folder;
@@ -179,7 +179,7 @@ static void test_full_disk(void) {
         CHECK_OK(zonal__event_log_open(folder.path, 0, &log))) {
         const char *path = test_folder_file(&folder, "events/events.out.tfevents.000001");
         setrlimit(RLIMIT_FSIZE, &small);
-        for (int step = 1; step <= 200; step++) zonal__event_log_meter(log, step, &meter);
+        for (int step = 1; step <= 200; step++) zonal__event_log_monitor(log, step, &monitor);
         setrlimit(RLIMIT_FSIZE, &usual);
         zonal__event_log_sync(log);
         CHECK_MSG(remarks == 1, "%d remarks", remarks);
@@ -196,10 +196,10 @@ static void test_full_disk(void) {
 
 static void test_no_log(void) {
     const zonal__step_line line = {.step = 1};
-    const zonal__meter meter = {0};
+    const zonal__monitor monitor = {0};
     const zonal__online_result result = {0};
     zonal__event_log_step(NULL, &line);
-    zonal__event_log_meter(NULL, 1, &meter);
+    zonal__event_log_monitor(NULL, 1, &monitor);
     zonal__event_log_eval(NULL, 1, &result);
     zonal__event_log_sync(NULL);
     zonal__event_log_close(NULL);

@@ -1,6 +1,6 @@
 /*
  * Run folders: what is in them, what is kept, and how they are wound back after a process was
- * killed; the collapse meter on points whose meters are known.
+ * killed; the collapse monitor on points whose numbers are known.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -187,7 +187,7 @@ static void check_saves(zonal__run_folder *run, zonal__trainer *trainer) {
 /* A process that was killed after step 5 leaves lines of it, half a line and a temporary. */
 static void check_rewinds(zonal__run_folder *run, zonal__trainer *trainer) {
     const zonal__step_line line = {.step = 5, .seconds = 50};
-    const zonal__meter meter = {.mean_cosine = NAN};
+    const zonal__monitor monitor = {.mean_cosine = NAN};
     char *text, *again;
     CHECK_OK(zonal__run_folder_rewind(run, 4));
     text = metrics_of(run);
@@ -195,7 +195,7 @@ static void check_rewinds(zonal__run_folder *run, zonal__trainer *trainer) {
     CHECK(exists(run, "checkpoints/step-99.safetensors"));
     CHECK(run->best == .5 && run->seconds == 0);
     CHECK_OK(zonal__run_folder_add_step(run, &line));
-    CHECK_OK(zonal__run_folder_add_meter(run, 5, &meter));
+    CHECK_OK(zonal__run_folder_add_monitor(run, 5, &monitor));
     CHECK_OK(make_steps(trainer, 1) ? ZONAL_OK : ZONAL_IO);
     CHECK_OK(zonal__run_folder_save(run, trainer, .9));
     CHECK_OK(zonal__run_folder_rewind(run, 5)); /* nothing to cut */
@@ -252,7 +252,7 @@ static void test_lines(void) {
     test_folder folder;
     zonal__run_folder run;
     const zonal__step_line line = {.step = 7, .epoch = .25, .metrics = {.loss = {.total = 1.5}}};
-    const zonal__meter meter = {.mean_cosine = NAN, .effective_rank = 3, .expected_rank = 8};
+    const zonal__monitor monitor = {.mean_cosine = NAN, .effective_rank = 3, .expected_rank = 8};
     const zonal__online_result knn = {.protocol = ZONAL__ONLINE_KNN, .accuracy = .75};
     const zonal__online_result retrieval = {.protocol = ZONAL__ONLINE_RETRIEVAL, .r1 = .5};
     static const char *const wanted[] = {
@@ -261,7 +261,7 @@ static void test_lines(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     if (CHECK_OK(zonal__run_folder_create_next(folder.path, "run", "", KEEP, &run))) {
         CHECK_OK(zonal__run_folder_add_step(&run, &line));
-        CHECK_OK(zonal__run_folder_add_meter(&run, 7, &meter));
+        CHECK_OK(zonal__run_folder_add_monitor(&run, 7, &monitor));
         CHECK_OK(zonal__run_folder_add_eval(&run, 7, &knn));
         CHECK_OK(zonal__run_folder_add_eval(&run, 7, &retrieval));
         char *text = metrics_of(&run), *at = text;
@@ -326,54 +326,54 @@ static void test_allocations(void) {
     remove_tree(folder.path);
 }
 
-/* ---- the meter ------------------------------------------------------------------------------- */
+/* ---- the monitor ----------------------------------------------------------------------------- */
 
 enum { DIM = 8 };
 static const zonal__collapse_limits limits = {.cosine = .95, .rank = .3};
 
-static void test_meter(void) {
+static void test_monitor(void) {
     float z[2 * DIM][DIM] = {{0}};
-    zonal__meter meter;
+    zonal__monitor monitor;
     /* An orthonormal basis of any lengths: no two have anything in common, all directions alike. */
     for (int i = 0; i < DIM; i++) z[i][i] = (float)(i + 1);
-    if (CHECK_OK(zonal__meter_read(DIM, DIM, z[0], 1, &meter))) {
-        CHECK_CLOSE(meter.mean_cosine, 0, 1e-6);      /* rounding of fp32 */
-        CHECK_CLOSE(meter.effective_rank, DIM, 1e-4); /* likewise, through a square root */
-        CHECK(meter.log10_p > -1.3 && meter.log10_p <= 0);
-        CHECK(zonal__meter_collapsed(&meter, &limits) == NULL);
+    if (CHECK_OK(zonal__monitor_read(DIM, DIM, z[0], 1, &monitor))) {
+        CHECK_CLOSE(monitor.mean_cosine, 0, 1e-6);      /* rounding of fp32 */
+        CHECK_CLOSE(monitor.effective_rank, DIM, 1e-4); /* likewise, through a square root */
+        CHECK(monitor.log10_p > -1.3 && monitor.log10_p <= 0);
+        CHECK(zonal__monitor_collapsed(&monitor, &limits) == NULL);
     }
     /* All in one place. */
     for (int i = 0; i < 2 * DIM; i++)
         for (int k = 0; k < DIM; k++) z[i][k] = (float)(k + 1);
-    if (CHECK_OK(zonal__meter_read(2 * DIM, DIM, z[0], 1, &meter))) {
-        CHECK_CLOSE(meter.mean_cosine, 1, 1e-6);
-        CHECK_CLOSE(meter.effective_rank, 1, 1e-2); /* the roots of rounding errors count */
-        CHECK(meter.log10_p < -10);
-        CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
+    if (CHECK_OK(zonal__monitor_read(2 * DIM, DIM, z[0], 1, &monitor))) {
+        CHECK_CLOSE(monitor.mean_cosine, 1, 1e-6);
+        CHECK_CLOSE(monitor.effective_rank, 1, 1e-2); /* the roots of rounding errors count */
+        CHECK(monitor.log10_p < -10);
+        CHECK(strcmp(zonal__monitor_collapsed(&monitor, &limits), "mean cosine") == 0);
     }
     /* On one axis, half each way: n = 16 points have the mean cosine -1/15. */
     for (int i = 0; i < 2 * DIM; i++)
         for (int k = 0; k < DIM; k++) z[i][k] = (i % 2 ? -1.f : 1.f) * (k == 3);
-    if (CHECK_OK(zonal__meter_read(2 * DIM, DIM, z[0], 1, &meter))) {
-        CHECK_CLOSE(meter.mean_cosine, -1. / 15, 1e-6);
-        CHECK_CLOSE(meter.effective_rank, 1, 1e-2);
-        CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "effective rank") == 0);
+    if (CHECK_OK(zonal__monitor_read(2 * DIM, DIM, z[0], 1, &monitor))) {
+        CHECK_CLOSE(monitor.mean_cosine, -1. / 15, 1e-6);
+        CHECK_CLOSE(monitor.effective_rank, 1, 1e-2);
+        CHECK(strcmp(zonal__monitor_collapsed(&monitor, &limits), "effective rank") == 0);
     }
     /* Views of one sample at cosine .6, of two at .2: half of what is left above .2. */
-    meter.mean_cosine = .2;
-    zonal__meter_read_alignment(.5 * (1 - .6), .5, &meter);
-    CHECK_CLOSE(meter.rho, .5, 1e-12);
-    CHECK(!zonal__meter_dispersed(&meter));
-    meter.mean_cosine = .001;
-    zonal__meter_read_alignment(.493, .5, &meter);
-    CHECK_CLOSE(meter.rho, .013 / .999, 1e-12);
-    CHECK(zonal__meter_dispersed(&meter));
-    meter.rho = NAN;
-    CHECK(!zonal__meter_dispersed(&meter));
-    meter.mean_cosine = NAN;
-    CHECK(strcmp(zonal__meter_collapsed(&meter, &limits), "mean cosine") == 0);
+    monitor.mean_cosine = .2;
+    zonal__monitor_read_alignment(.5 * (1 - .6), .5, &monitor);
+    CHECK_CLOSE(monitor.rho, .5, 1e-12);
+    CHECK(!zonal__monitor_dispersed(&monitor));
+    monitor.mean_cosine = .001;
+    zonal__monitor_read_alignment(.493, .5, &monitor);
+    CHECK_CLOSE(monitor.rho, .013 / .999, 1e-12);
+    CHECK(zonal__monitor_dispersed(&monitor));
+    monitor.rho = NAN;
+    CHECK(!zonal__monitor_dispersed(&monitor));
+    monitor.mean_cosine = NAN;
+    CHECK(strcmp(zonal__monitor_collapsed(&monitor, &limits), "mean cosine") == 0);
     memset(z, 0, sizeof z);
-    CHECK(zonal__meter_read(DIM, DIM, z[0], 1, &meter) == ZONAL_NUMERIC);
+    CHECK(zonal__monitor_read(DIM, DIM, z[0], 1, &monitor) == ZONAL_NUMERIC);
 }
 
 /* The monitor of training and zonal test look at the same points: axes k = 0, 1, ... scaled by
@@ -393,7 +393,7 @@ static void test_one_verdict(void) {
     static double row[WIDE];
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
-        zonal__meter meter;
+        zonal__monitor monitor;
         const char *said;
         for (int i = 0; i < ROWS; i++) {
             zonal__random random = {test_seed, ZONAL__STREAM_UNIFORM, 0};
@@ -401,18 +401,18 @@ static void test_one_verdict(void) {
             for (int k = 0; k < WIDE; k++) z[i][k] = (float)(row[k] * pow(shapes[s].falling, k));
             z[i][0] += (float)(8 * shapes[s].push);
         }
-        if (!CHECK_OK(zonal__meter_read(ROWS, WIDE, z[0], 1, &meter)) ||
+        if (!CHECK_OK(zonal__monitor_read(ROWS, WIDE, z[0], 1, &monitor)) ||
             !CHECK_OK(zonal_uniformity_run(&options, ROWS, WIDE, z, &report)))
             return;
-        said = zonal__meter_collapsed(&meter, &usual);
-        CHECK_CLOSE(meter.effective_rank, report.effective_rank, 1e-9);
-        CHECK_CLOSE(meter.mean_cosine, report.mean_cosine, 1e-12);
+        said = zonal__monitor_collapsed(&monitor, &usual);
+        CHECK_CLOSE(monitor.effective_rank, report.effective_rank, 1e-9);
+        CHECK_CLOSE(monitor.mean_cosine, report.mean_cosine, 1e-12);
         CHECK_MSG(!said == !strstr(report.verdict, "Collapsed"), "%s; %s", said ? said : "sound",
                   report.verdict);
         CHECK_MSG(said ? shapes[s].collapsed && strcmp(said, shapes[s].collapsed) == 0
                        : !shapes[s].collapsed,
                   "shape %d: %s, rank %g of %g, mean cosine %g", (int)s, said ? said : "sound",
-                  meter.effective_rank, meter.expected_rank, meter.mean_cosine);
+                  monitor.effective_rank, monitor.expected_rank, monitor.mean_cosine);
     }
 }
 
@@ -423,7 +423,7 @@ static const test_case tests[] = {{"create", test_create},
                                   {"lines", test_lines},
                                   {"numbers", test_numbers},
                                   {"allocations", test_allocations},
-                                  {"meter", test_meter},
+                                  {"monitor", test_monitor},
                                   {"one_verdict", test_one_verdict},
                                   {0}};
 

@@ -96,7 +96,7 @@ static void test_projections(void) {
 
 /* ---- two passes ------------------------------------------------------------------------------ */
 
-/* Without pictures: the views are random numbers, which the test may overwrite. Nothing moves. */
+/* Without images: the views are random numbers, which the test may overwrite. Nothing moves. */
 static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
     s->source = NULL;
     setting_fill(s, &setting_small, method, dtype);
@@ -105,8 +105,8 @@ static void fix_views(setting *s, const char *method, zonal_dtype dtype) {
     s->options.schedule = (zonal__schedule){.kind = ZONAL__SCHEDULE_CONSTANT, .total = 100};
 }
 
-/* The first "micro" pictures take the place of all others, view by view. */
-static void repeat_pictures(zonal__trainer *t, int64_t micro) {
+/* The first "micro" images take the place of all others, view by view. */
+static void repeat_images(zonal__trainer *t, int64_t micro) {
     int64_t batch = t->options.loader.batch;
     for (int g = 0; g < t->options.loader.groups; g++)
         for (int v = 0; v < t->options.loader.group[g].views; v++) {
@@ -145,7 +145,7 @@ static double means_apart(const zonal__trainer *parts, const zonal__trainer *who
     return sqrt(error / square);
 }
 
-/* Where all micro-batches hold the same pictures, norms see the same statistics in each as in the
+/* Where all micro-batches hold the same images, norms see the same statistics in each as in the
  * whole, so both ways have one loss and one gradient. In fp32 sums are in another order, and what
  * 20 layers make of that is 1e-5; in bf16 they agree where roundings do, which is nearly
  * everywhere: a micro-batch left out, or counted twice, is off by a quarter. */
@@ -159,8 +159,8 @@ static void check_micro_batches(zonal_dtype dtype, double tolerance) {
     CHECK_OK(zonal__trainer_create(&s.options, &parts));
     if (whole && parts) {
         const zonal__graph *graph = &whole->model->graph;
-        repeat_pictures(whole, 4);
-        repeat_pictures(parts, 4);
+        repeat_images(whole, 4);
+        repeat_images(parts, 4);
         if (make_steps(whole, 1) && make_steps(parts, 1) &&
             CHECK_OK(zonal__trainer_metrics(whole, &a)) &&
             CHECK_OK(zonal__trainer_metrics(parts, &b))) {
@@ -179,7 +179,7 @@ static void check_micro_batches(zonal_dtype dtype, double tolerance) {
 
 /* Micro-batches that differ: the gradient is that of the loss they have together. Along itself the
  * loss changes by its norm; differences of fp32 losses over steps that short tell two digits. */
-static void test_micro_batches_slope(void) {
+static void test_micro_batches_gradient(void) {
     setting s;
     zonal__trainer *t;
     zonal__metrics m, ahead, behind;
@@ -202,16 +202,16 @@ static void test_micro_batches_slope(void) {
             t->model->parameters[i] = first[i] - (float)h * gradient[i];
         CHECK(make_steps(t, 3));
         CHECK_OK(zonal__trainer_metrics(t, &behind));
-        double slope = (ahead.loss.total - behind.loss.total) / (2 * h);
+        double difference = (ahead.loss.total - behind.loss.total) / (2 * h);
         double want = m.gradient_norm * m.gradient_norm;
-        CHECK_CLOSE(slope, want, 0.03 * want);
+        CHECK_CLOSE(difference, want, 0.03 * want);
     }
     zonal__free(first);
     zonal__free(gradient);
     zonal__trainer_destroy(t);
 }
 
-/* As many pictures at a time as there are is the ordinary way, bit for bit; a number that does not
+/* As many images at a time as there are is the ordinary way, bit for bit; a number that does not
  * divide them is refused. */
 static void test_micro_batches(void) {
     setting s;
@@ -411,7 +411,7 @@ static const test_case tests[] = {{"learns", test_learns},
                                   {"same_every_time", test_same_every_time},
                                   {"projections", test_projections},
                                   {"micro_batches", test_micro_batches},
-                                  {"micro_batches_slope", test_micro_batches_slope},
+                                  {"micro_batches_gradient", test_micro_batches_gradient},
                                   {"resumes", test_resumes},
                                   {"wrong_checkpoints", test_wrong_checkpoints},
                                   {"refusals", test_refusals},

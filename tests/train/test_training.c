@@ -1,5 +1,5 @@
 /*
- * Training beside PyTorch: ten steps of whole networks, from pictures to moved weights, follow the
+ * Training beside PyTorch: ten steps of whole networks, from images to moved weights, follow the
  * losses and gradients that golden/make_training.py computed in float64.
  *
  * In float32 two runs of one training go apart, if their sums are taken in different orders. How
@@ -72,13 +72,13 @@ static int64_t view_size(const golden_training *golden) {
     return (int64_t)BATCH * golden->h * golden->w * golden->network.channels;
 }
 
-/* [VIEWS][BATCH] pictures; the views of one have part of their numbers in common. */
-static void draw_pictures(const golden_training *golden, int step, float *pictures) {
+/* [VIEWS][BATCH] images; the views of one have part of their numbers in common. */
+static void draw_images(const golden_training *golden, int step, float *images) {
     int64_t size = view_size(golden);
     for (int v = 0; v < VIEWS; v++)
         for (int64_t i = 0; i < size; i++)
-            pictures[v * size + i] = (float)(3 * noise(golden->seed, COMMON + step, i) +
-                                             2 * noise(golden->seed, OWN + VIEWS * step + v, i));
+            images[v * size + i] = (float)(3 * noise(golden->seed, COMMON + step, i) +
+                                           2 * noise(golden->seed, OWN + VIEWS * step + v, i));
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -127,7 +127,7 @@ static int train(const golden_training *golden, const zonal__trainer_options *op
     if (!CHECK_OK(zonal__trainer_create(options, &t))) return 0;
     if (fill_parameters(golden, t->model))
         for (; done < STEPS; done++) {
-            draw_pictures(golden, done, t->groups[0].fixed);
+            draw_images(golden, done, t->groups[0].fixed);
             if (!CHECK_OK(zonal__trainer_step(t)) || !CHECK_OK(zonal__trainer_metrics(t, &m)))
                 break;
             apart[done] = drifts_apart(&golden->steps[done], &m.loss, m.gradient_norm);
@@ -176,7 +176,7 @@ static void test_departures_show(void) {
     check_departs("a decay 10 % too small", golden, &wrong);
     wrong = right;
     wrong.decay_all = 1;
-    check_departs("decay of norms and biases", golden, &wrong);
+    check_departs("decay of batch norms and biases", golden, &wrong);
     wrong = right;
     wrong.optimiser.beta2 = 0.9;
     check_departs("another beta2", golden, &wrong);
@@ -191,7 +191,7 @@ typedef struct reference {
     zonal__model *model;
     zonal__run *run;
     zonal_objective *objective;
-    float *pictures, *slopes;
+    float *images, *gradients;
 } reference;
 
 static zonal_status make_reference(const golden_training *golden, reference *r) {
@@ -205,16 +205,16 @@ static zonal_status make_reference(const golden_training *golden, reference *r) 
     options.loss.precision = ZONAL_PRECISION_FP32;
     int dim = r->model->graph.projection_dim;
     ZONAL_TRY(zonal_objective_create(&options, VIEWS, VIEWS, BATCH, dim, &r->objective));
-    ZONAL_TRY(ZONAL_NEW(&r->pictures, VIEWS * view_size(golden), "pictures"));
-    return ZONAL_NEW(&r->slopes, run.n * dim, "the projections' gradient");
+    ZONAL_TRY(ZONAL_NEW(&r->images, VIEWS * view_size(golden), "images"));
+    return ZONAL_NEW(&r->gradients, run.n * dim, "the projections' gradient");
 }
 
 static void drop_reference(reference *r) {
     zonal_objective_destroy(r->objective);
     zonal__run_destroy(r->run);
     zonal__model_destroy(r->model);
-    zonal__free(r->pictures);
-    zonal__free(r->slopes);
+    zonal__free(r->images);
+    zonal__free(r->gradients);
 }
 
 static double gradient_norm(const zonal__model *model) {
@@ -229,10 +229,11 @@ static void check_reference(const golden_training *golden) {
     zonal__run_outputs outputs;
     zonal_objective_parts loss;
     if (CHECK_OK(make_reference(golden, &r)) && fill_parameters(golden, r.model)) {
-        draw_pictures(golden, 0, r.pictures);
-        if (CHECK_OK(zonal__run_forward(r.run, r.pictures, 1, NULL, &outputs)) &&
-            CHECK_OK(zonal_objective_execute(r.objective, outputs.projections, &loss, r.slopes)) &&
-            CHECK_OK(zonal__run_backward(r.run, r.slopes, 0))) {
+        draw_images(golden, 0, r.images);
+        if (CHECK_OK(zonal__run_forward(r.run, r.images, 1, NULL, &outputs)) &&
+            CHECK_OK(
+                zonal_objective_execute(r.objective, outputs.projections, &loss, r.gradients)) &&
+            CHECK_OK(zonal__run_backward(r.run, r.gradients, 0))) {
             double apart = drifts_apart(&golden->steps[0], &loss, gradient_norm(r.model));
             printf("# %s: %.2g drifts apart\n", golden->name, apart);
             CHECK_MSG(apart <= SPREAD, "%s: the first step is %.3g drifts apart", golden->name,

@@ -93,9 +93,9 @@ static void on_progressed(void *context, int64_t step) {
     if (r->progresses < MOST) r->progressed[r->progresses++] = step;
 }
 
-static void on_logged(void *context, const zonal__step_line *line, const zonal__meter *meter) {
+static void on_logged(void *context, const zonal__step_line *line, const zonal__monitor *monitor) {
     record *r = context;
-    (void)meter;
+    (void)monitor;
     note_order(r, 'l');
     if (r->logs < MOST) r->logged[r->logs++] = line->step;
 }
@@ -378,7 +378,7 @@ static zonal__collapse_watch watch_of(int ends_run, double gain) {
     return watch;
 }
 
-static const zonal__meter
+static const zonal__monitor
     sound = {.mean_cosine = .1, .effective_rank = 5, .expected_rank = 8, .rho = .6},
     point = {.mean_cosine = .9, .effective_rank = 5, .expected_rank = 8, .rho = .6},
     broken = {.mean_cosine = NAN, .effective_rank = 5, .expected_rank = 8};
@@ -408,11 +408,11 @@ static void test_collapse_ends(void) {
 }
 
 static void test_plateau(void) {
-    const zonal__meter apart = {
+    const zonal__monitor apart = {
         .mean_cosine = .001, .effective_rank = 8, .expected_rank = 8, .rho = .001};
     zonal__collapse_watch w = watch_of(0, 3);
     char said[ZONAL__COLLAPSE_SENTENCE];
-    if (!CHECK(zonal__meter_dispersed(&apart) && !zonal__meter_dispersed(&sound))) return;
+    if (!CHECK(zonal__monitor_dispersed(&apart) && !zonal__monitor_dispersed(&sound))) return;
     zonal__collapse_plateau(&w, 20, &apart, said);
     CHECK(!said[0]);
     zonal__collapse_plateau(&w, 29, &apart, said); /* nine steps of a hundred */

@@ -180,7 +180,7 @@ def test_config():
         for key, value, source in (
             ("side", "24", "0 by default"),
             ("stem", '"small"', "auto by default"),
-            ("law", '"texture"', "auto by default"),
+            ("augmentation", '"texture"', "auto by default"),
             ("batch", "8", "--batch"),
             ("lambda", "0.05", "that of mmd-band by default"),
             ("gain", '"auto"', "here 8 by default"),

@@ -133,12 +133,12 @@ def test_folder():
         for text in ("network", "data", "f* = ", "margin"):
             assert text in done.stdout, done.stdout
 
-    @case("the batch is all there is of a few pictures, unless given")
+    @case("the batch is all there is of a few images, unless given")
     def _():
         without = [word for word in TEXTURES if word not in ("--batch", "8")]
         trained(*without, "--steps", 2, "--out", "few")
         assert "batch = 32 " in read("few/config.toml").decode()
-        assert "largest-side = 512 " in read("few/config.toml").decode()
+        assert "max-side = 512 " in read("few/config.toml").decode()
         shutil.rmtree("few")
 
     @case("idle threads sleep, unless the user has chosen")
@@ -155,22 +155,22 @@ def test_folder():
             (active,) = spins(OMP_WAIT_POLICY="ACTIVE")
             assert int(active) > 1000000
 
-    @case("its metrics: one step and one meter at each logged step, and every checkpoint")
+    @case("its metrics: one step and one monitor at each logged step, and every checkpoint")
     def _():
         found = lines("runs/textures-disk-1")
         steps = [line["step"] for line in found if line["kind"] == "step"]
-        assert steps == [2, 4, 6, 7] and steps == [l["step"] for l in found if l["kind"] == "meter"]
+        assert steps == [2, 4, 6, 7] and steps == [l["step"] for l in found if l["kind"] == "monitor"]
         assert [l["step"] for l in found if l["kind"] == "checkpoint"] == [0, 3, 6, 7]
         assert [l["step"] for l in found] == sorted(l["step"] for l in found)
         first = found[1]
         wanted = {"kind", "step", "epoch", "loss", "invariance", "discrepancy", "rate", "gradient_norm"}
         assert set(first) == wanted, first
-        assert first["epoch"] == 0.5  # 8 of 32 pictures a step
+        assert first["epoch"] == 0.5  # 8 of 32 images a step
         for line in found:
             if line["kind"] == "step":  # (1 - lambda) inv + lambda gain D, gain = the batch
                 total = 0.95 * line["invariance"] + 0.05 * 8 * line["discrepancy"]
                 assert abs(line["loss"] - total) < 1e-6 * abs(total), line
-            if line["kind"] == "meter":
+            if line["kind"] == "monitor":
                 assert -1 <= line["mean_cosine"] <= 1 and 1 <= line["effective_rank"] <= 8
 
     @case("its config.toml gives the same run again, and says where every value came from")
@@ -179,7 +179,7 @@ def test_folder():
         config = read(folder + "/config.toml").decode()
         assert "batch = 8" in config and "# --batch" in config and "# default" in config
         assert '"auto"' not in "".join(
-            line for line in config.splitlines() if line.split()[0] in ("stem", "law", "device", "precision")
+            line for line in config.splitlines() if line.split()[0] in ("stem", "augmentation", "device", "precision")
         )
         trained("--config", folder + "/config.toml", "--out", "again", "--quiet")
         assert last("again") == last(folder) and lines("again") == lines(folder)
@@ -224,7 +224,7 @@ def test_methods():
                 {"method": "sigreg", "slices": 16},
                 {"method": "ksd-heat", "t": "3/d", "margin": 2, "local_views": 2, "precision": "bf16"},
                 {"method": "mmd-poisson", "margin": 2, "optimiser": "sgd", "micro_batch": 4},
-                {"optimiser": "lars", "schedule": "linear", "clip": 1, "law": "byol", "channels": 3},
+                {"optimiser": "lars", "schedule": "linear", "clip": 1, "augmentation": "byol", "channels": 3},
             )
         ):
             trained(*tiny(**extra), "--steps", 3, "--out", i, "--quiet")
@@ -242,7 +242,7 @@ def test_methods():
         assert done.returncode == 0 and "below the collapse threshold" in done.stderr, done.stderr
         assert "--gain" in done.stderr and done.stderr.count("\n") == 1
 
-    @case("collapse: a warning that names the meter and the remedy; or an end")
+    @case("collapse: a warning that names the number and the remedy; or an end")
     def _():
         limits = ["--collapse-cosine", 0, "--warmup", 0, "--steps", 6]  # everything is collapse
         done = train(*TEXTURES, *limits, "--out", "w")
@@ -393,11 +393,11 @@ def test_resume():
 
 
 def test_refusals():
-    refused("no pictures named", 2, "zonal train DIR", "train")
-    refused("pictures that are not there", 1, "nowhere", "train", "nowhere")
-    refused("a view option of the other law", 2, "--view-hue", "train", *TEXTURES, "--view-hue", 0.1)
+    refused("no images named", 2, "zonal train DIR", "train")
+    refused("images that are not there", 1, "nowhere", "train", "nowhere")
+    refused("a view option of the other augmentation", 2, "--view-hue", "train", *TEXTURES, "--view-hue", 0.1)
     refused("an option of views that there are none of", 2, "--local-area", "train", *TEXTURES,
-            "--law", "byol", "--local-area", "0.1,0.2")
+            "--augmentation", "byol", "--local-area", "0.1,0.2")
     refused("a batch of 1", 2, "--batch", "train", "textures:disk", "--batch", 1)
     refused("a batch of more than there is", 2, "--batch 64", "train", *tiny(batch=64))
     refused("a larger micro-batch", 2, "--micro-batch", "train", *TEXTURES, "--micro-batch", 9)
@@ -413,8 +413,8 @@ def test_refusals():
     refused("two channels", 2, "channels", "train", *TEXTURES, "--channels", 2)
     refused("a view that cannot be", 2, "--view-erase-side", "train", *TEXTURES, "--view-erase-side", "2,1")
     refused("an --out in no folder", 1, "lies in", "train", *TEXTURES, "--out", "no/where")
-    refused("CUDA's choices on the processor", 2, "--choices", "train", *TEXTURES,
-            "--choices", "choices.txt", "--out", "chosen")
+    refused("CUDA's autotuning cache on the processor", 2, "--autotune-cache", "train", *TEXTURES,
+            "--autotune-cache", "autotune.txt", "--out", "chosen")
     refused("to resume nothing", 1, "nothing/config.toml", "train", "--resume", "nothing")
     refused("to resume with a recipe", 2, "--config", "train", "--resume", "a", "--config", "b")
 
@@ -428,7 +428,7 @@ def test_refusals():
     trained(*TEXTURES, "--steps", 4, "--checkpoint-every", 2, "--out", "run", "--quiet")
     refused("a folder that is there", 1, "--resume run", "train", *TEXTURES, "--out", "run")
     refused("another rate in a run", 2, "--lr", "train", "--resume", "run", "--lr", 1)
-    refused("other pictures in a run", 2, "leave out", "train", "other", "--resume", "run")
+    refused("other images in a run", 2, "leave out", "train", "other", "--resume", "run")
     refused("--set in a run", 2, "--seed", "train", "--resume", "run", "--set", "seed=3")
 
     newest = "run/checkpoints/step-00000004.safetensors"
@@ -480,7 +480,7 @@ def test_refusals():
 
 def test_fashion():
     """k-NN on the features after training against those of the same network as it began. Measured:
-    62 % before (random convolutions are not bad features here), 73 % after; 1000 pictures tell a
+    62 % before (random convolutions are not bad features here), 73 % after; 1000 images tell a
     difference to about 2 %. Chance is 10 %."""
     if not os.path.isdir(FASHION):
         skip("Fashion-MNIST", "the package dataset-fashion-mnist is not installed")

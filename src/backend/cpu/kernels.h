@@ -99,9 +99,9 @@ typedef struct zonal__cpu_kernels {
     double (*dot)(int64_t d, const double *a, const double *b);
 
     /* Tiles. */
-    /* Returns the sum of psi(c); with "slope", psi'(c) is put in the place of the products (0 on
+    /* Returns the sum of psi(c); with "gradient", psi'(c) is put in the place of the products (0 on
      * the diagonal, mirrored) and its sums are added to row_sum and col_sum. */
-    double (*pair_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi, int slope);
+    double (*pair_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi, int gradient);
     /* sums[k] += the sum of psi[k](c); row_peak and col_peak take the largest c. */
     void (*survey_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi, int n_psi,
                         double *sums);
@@ -116,7 +116,7 @@ typedef struct zonal__cpu_kernels {
     /* re[k], im[k] = sum over i of e^(i t_k u_i) */
     void (*slice_sums)(const zonal__cpu_slice *slice, double *re, double *im);
     /* s_i = sum over k of re[k] cos(t_k u_i) - im[k] sin(t_k u_i) */
-    void (*slice_slopes)(const zonal__cpu_slice *slice, const double *re, const double *im);
+    void (*slice_gradients)(const zonal__cpu_slice *slice, const double *re, const double *im);
 
     /* C = op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, beta 0 or 1. */
     void (*gemm)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, const void *a,

@@ -53,22 +53,24 @@ static TARGET void NAME(clenshaw)(int terms, const double *a, int64_t n, const d
     }
 }
 
-/* value[i] = f(c[i]) and, unless slope is NULL, slope[i] = f'(c[i]) for i < n <= ZONAL__TILE_MAX;
- * c lies in [-1, 1]. All arrays hold ZONAL__TILE_MAX numbers and are used beyond n. */
+/* value[i] = f(c[i]) and, unless derivative is NULL, derivative[i] = f'(c[i]) for i < n <=
+ * ZONAL__TILE_MAX; c lies in [-1, 1]. All arrays hold ZONAL__TILE_MAX numbers and are used beyond
+ * n. */
 static TARGET void NAME(fit_row)(const zonal__fit *fit, int64_t n, const double *c, double *value,
-                                 double *slope) {
+                                 double *derivative) {
     double u[ZONAL__TILE_MAX] __attribute__((aligned(64)));
     double low = fit->low, middle = fit->middle, over_half = 1 / fit->half,
-           tangent = fit->low_slope;
+           tangent = fit->low_derivative;
     int64_t padded = (n + HORNER_BLOCK - 1) / HORNER_BLOCK * HORNER_BLOCK;
     for (int64_t i = 0; i < n; i++) u[i] = ((c[i] < low ? low : c[i]) - middle) * over_half;
     for (int64_t i = n; i < padded; i++) u[i] = 0;
     if (fit->n_monomial > 0) {
         NAME(horner)(fit->n_value, fit->monomial, padded, u, value);
-        if (slope) NAME(horner)(fit->n_slope, fit->monomial_slope, padded, u, slope);
+        if (derivative)
+            NAME(horner)(fit->n_derivative, fit->monomial_derivative, padded, u, derivative);
     } else {
         NAME(clenshaw)(fit->n_value, fit->value, padded, u, value);
-        if (slope) NAME(clenshaw)(fit->n_slope, fit->slope, padded, u, slope);
+        if (derivative) NAME(clenshaw)(fit->n_derivative, fit->derivative, padded, u, derivative);
     }
     if (low > -1)
         for (int64_t i = 0; i < n; i++) value[i] += c[i] < low ? tangent * (c[i] - low) : 0;

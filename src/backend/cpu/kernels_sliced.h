@@ -1,5 +1,6 @@
-/* Part of kernels_template.h: the empirical characteristic function of one slice, and its slopes.
- * Powers of z come by multiplication: the error after k of them is about k times 1e-16. */
+/* Part of kernels_template.h: the empirical characteristic function of one slice, and its
+ * gradients. Powers of z come by multiplication: the error after k of them is about k times 1e-16.
+ */
 
 /* re, im = e^(i t u_k) for the slice's n numbers, filled up with zeros to a whole block. */
 ZONAL__INLINE TARGET void NAME(slice_units)(const zonal__cpu_slice *slice, double t, double *re,
@@ -66,9 +67,10 @@ static TARGET void NAME(slice_sums)(const zonal__cpu_slice *slice, double *re, d
 }
 
 /* p = sum_k (re + i im)[k] z^k by Horner's rule, for four vectors; then the real part of p w. */
-ZONAL__INLINE TARGET void NAME(slope_block)(int knots, const double *re, const double *im,
-                                            const double *w_re, const double *w_im,
-                                            const double *z_re, const double *z_im, double *out) {
+ZONAL__INLINE TARGET void NAME(gradient_block)(int knots, const double *re, const double *im,
+                                               const double *w_re, const double *w_im,
+                                               const double *z_re, const double *z_im,
+                                               double *out) {
     NAME(vector) a0 = NAME(load)(z_re), a1 = NAME(load)(z_re + LANES);
     NAME(vector) a2 = NAME(load)(z_re + 2 * LANES), a3 = NAME(load)(z_re + 3 * LANES);
     NAME(vector) b0 = NAME(load)(z_im), b1 = NAME(load)(z_im + LANES);
@@ -92,14 +94,14 @@ ZONAL__INLINE TARGET void NAME(slope_block)(int knots, const double *re, const d
     NAME(store)(out + 3 * LANES, x3);
 }
 
-static TARGET void NAME(slice_slopes)(const zonal__cpu_slice *slice, const double *re,
-                                      const double *im) {
+static TARGET void NAME(slice_gradients)(const zonal__cpu_slice *slice, const double *re,
+                                         const double *im) {
     REAL *s = slice->s;
     const double *w_re = slice->knot0 == 0 ? NULL : slice->w_re, *w_im = slice->w_im;
     for (int64_t i = 0; i < slice->n; i += 4 * LANES) {
         double out[4 * VECTOR / sizeof(double)];
         int64_t count = slice->n - i < 4 * LANES ? slice->n - i : 4 * LANES;
-        NAME(slope_block)
+        NAME(gradient_block)
         (slice->knots, re, im, w_re ? w_re + i : NULL, w_re ? w_im + i : NULL, slice->z_re + i,
          slice->z_im + i, out);
         for (int64_t k = 0; k < count; k++) s[i + k] = (REAL)out[k];

@@ -64,7 +64,7 @@ ZONAL__INLINE TARGET void NAME(chordal_row)(const zonal__cpu_tile *tile, int64_t
 }
 
 static TARGET double NAME(pair_tile)(const zonal__cpu_tile *tile, const zonal__pair_function *psi,
-                                     int slope) {
+                                     int gradient) {
     BUFFER(c);
     BUFFER(value);
     BUFFER(derivative);
@@ -72,13 +72,13 @@ static TARGET double NAME(pair_tile)(const zonal__cpu_tile *tile, const zonal__p
     for (int64_t r = 0; r < tile->rows; r++) {
         int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
         if (psi->fit)
-            NAME(fit_row)(psi->fit, n, c, value, slope ? derivative : NULL);
+            NAME(fit_row)(psi->fit, n, c, value, gradient ? derivative : NULL);
         else
             NAME(chordal_row)(tile, r, first, psi->chord, n, c, value);
         sum += NAME(sum)(n, value);
-        if (slope) NAME(put_weights)(tile, r, first, n, derivative);
+        if (gradient) NAME(put_weights)(tile, r, first, n, derivative);
     }
-    if (slope && tile->diagonal) NAME(mirror)(tile);
+    if (gradient && tile->diagonal) NAME(mirror)(tile);
     return sum;
 }
 

@@ -37,7 +37,7 @@ static zonal_status fill(const zonal__problem *problem, int n_psi, zonal__work *
     ZONAL_TRY(zonal__cpu_rows_init(problem, 0, &work->rows));
     ZONAL_TRY(zonal__cpu_tiles_init(&work->rows, &work->tiles));
     ZONAL_TRY(ZONAL_NEW(&work->sum, work->tiles.blocks * n_psi, "the sums over pairs"));
-    return ZONAL_NEW(&work->weight, problem->rows, "the sums of slopes");
+    return ZONAL_NEW(&work->weight, problem->rows, "the sums of derivatives");
 }
 
 static size_t scratch_bytes(const zonal__work *work) {
@@ -66,7 +66,7 @@ static zonal_status pairs_compute(zonal__work *work, const void *x, double *valu
                                   double factor) {
     double n = (double)work->rows.rows;
     if (gradient && !work->psi->fit)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no gradient: its slope is "
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no gradient: its derivative is "
                                           "infinite where two rows meet; use it for tests only");
     ZONAL_TRY(zonal__cpu_rows_prepare(&work->rows, x));
     for (int64_t b = 0; b < work->tiles.blocks; b++) work->sum[b] = 0;

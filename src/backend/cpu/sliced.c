@@ -187,7 +187,7 @@ static void work_slice(void *context, int64_t i, int thread) {
     int knots = work->knots;
     double *units = work->units + thread * unit_arrays(work) * work->padded;
     double *re = work->sums + (int64_t)thread * (4 + ZONAL__SLICE_WORK) * knots, *im = re + knots;
-    double *slope_re = im + knots, *slope_im = slope_re + knots, statistic = 0;
+    double *gradient_re = im + knots, *gradient_im = gradient_re + knots, statistic = 0;
     zonal__cpu_slice slice = {.n = n,
                               .s = (char *)work->u + (size_t)(i * n) * kernels->size,
                               .scale = work->row_scale,
@@ -197,7 +197,7 @@ static void work_slice(void *context, int64_t i, int thread) {
                               .step = work->step,
                               .z_re = units,
                               .z_im = units + work->padded,
-                              .work = slope_im + knots};
+                              .work = gradient_im + knots};
     if (work->knot0 != 0) {
         slice.w_re = units + 2 * work->padded;
         slice.w_im = units + 3 * work->padded;
@@ -207,11 +207,11 @@ static void work_slice(void *context, int64_t i, int thread) {
         double t = work->knot0 + k * work->step;
         double cosine = re[k] / (double)n - work->target[k], sine = im[k] / (double)n;
         statistic += work->weight[k] * (cosine * cosine + sine * sine);
-        slope_re[k] = work->weight[k] * t * sine;
-        slope_im[k] = work->weight[k] * t * cosine;
+        gradient_re[k] = work->weight[k] * t * sine;
+        gradient_im[k] = work->weight[k] * t * cosine;
     }
     work->statistic[work->first + i] = statistic;
-    if (work->gradient) kernels->slice_slopes(&slice, slope_re, slope_im);
+    if (work->gradient) kernels->slice_gradients(&slice, gradient_re, gradient_im);
 }
 
 static void finish_gradient(zonal__work *work, double factor) {

@@ -77,7 +77,7 @@ zonal_status zonal__cuda_count(int *count);
 zonal_status zonal__cuda_describe(int index, zonal_device_info *info);
 extern const zonal__runtime zonal__cuda_runtime;
 /* As the runtime's, on the current GPU: for objects of a GPU, which hold a zonal__cuda_on. */
-zonal_status zonal__cuda_take(size_t bytes, const char *what, void **out);
+zonal_status zonal__cuda_malloc(size_t bytes, const char *what, void **out);
 zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes);
 zonal_status zonal__cuda_read(void *host, const void *from, size_t bytes);
 zonal_status zonal__cuda_open_stream(void **stream);

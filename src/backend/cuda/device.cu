@@ -29,7 +29,7 @@ zonal_status zonal__cuda_describe(int index, zonal_device_info *info) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__cuda_take(size_t bytes, const char *what, void **out) {
+zonal_status zonal__cuda_malloc(size_t bytes, const char *what, void **out) {
     size_t free_bytes = 0, all_bytes = 0;
     *out = NULL;
     if (cudaMalloc(out, bytes ? bytes : 1) != cudaSuccess) {
@@ -45,12 +45,13 @@ zonal_status zonal__cuda_take(size_t bytes, const char *what, void **out) {
     return ZONAL_CUDA(cudaStreamSynchronize(NULL)); /* other streams do not wait for the memset */
 }
 
-static zonal_status take(const zonal__device *device, size_t bytes, const char *what, void **out) {
+static zonal_status alloc_memory(const zonal__device *device, size_t bytes, const char *what,
+                                 void **out) {
     zonal__cuda_on on(device->index);
-    return zonal__cuda_take(bytes, what, out);
+    return zonal__cuda_malloc(bytes, what, out);
 }
 
-static void give_back(const zonal__device *device, void *memory) {
+static void free_memory(const zonal__device *device, void *memory) {
     zonal__cuda_on on(device->index);
     cudaFree(memory);
 }
@@ -261,7 +262,7 @@ static zonal_status time_work(const zonal__device *device,
 
 /* In the order of zonal__runtime. */
 extern "C" const zonal__runtime zonal__cuda_runtime = {
-    take,         give_back,     upload,        download,       memory,     synchronise,
+    alloc_memory, free_memory,   upload,        download,       memory,     synchronise,
     pinned_alloc, pinned_free,   stream_create, stream_destroy, write_on,   copy_on,
     event_create, event_destroy, event_record,  event_hold,     event_wait, graph_begin,
     graph_end,    graph_launch,  graph_destroy, time_work};

@@ -10,16 +10,17 @@
 enum { ZONAL__FIT_TERMS = 64 }; /* in the parameters; longer fits are read from memory */
 
 typedef struct zonal__device_fit {
-    int n_value, n_slope;
-    int monomial;    /* 1: powers of u (Horner), 0: Chebyshev (Clenshaw) */
-    int float_slope; /* 1: slopes in single precision: they do not span many magnitudes */
-    int chord;       /* 1: no fit: psi(c) = 1 - chord_scale sqrt((1-c)/2) */
+    int n_value, n_derivative;
+    int monomial;         /* 1: powers of u (Horner), 0: Chebyshev (Clenshaw) */
+    int float_derivative; /* 1: derivatives in single precision: they do not span many magnitudes */
+    int chord;            /* 1: no fit: psi(c) = 1 - chord_scale sqrt((1-c)/2) */
     double chord_scale;
-    double low, low_value, low_slope;
+    double low, low_value, low_derivative;
     double middle, inverse_half;
-    double value[ZONAL__FIT_TERMS], slope[ZONAL__FIT_TERMS];
-    float single_value[ZONAL__FIT_TERMS], single_slope[ZONAL__FIT_TERMS]; /* where float_slope */
-    const double *long_value, *long_slope; /* device; used when n_value > ZONAL__FIT_TERMS */
+    double value[ZONAL__FIT_TERMS], derivative[ZONAL__FIT_TERMS];
+    float single_value[ZONAL__FIT_TERMS],
+        single_derivative[ZONAL__FIT_TERMS];    /* where float_derivative */
+    const double *long_value, *long_derivative; /* device; used when n_value > ZONAL__FIT_TERMS */
 } zonal__device_fit;
 
 /* Sum of k < n coefficients times T_k(u) or u^k at COUNT points at once. */
@@ -72,7 +73,7 @@ __device__ inline void zonal__fit_values(const zonal__device_fit &fit, const dou
     if (fit.low > -1) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            if (c[i] < fit.low) out[i] = fit.low_value + fit.low_slope * (c[i] - fit.low);
+            if (c[i] < fit.low) out[i] = fit.low_value + fit.low_derivative * (c[i] - fit.low);
     }
 }
 
@@ -95,7 +96,7 @@ __device__ inline void zonal__fit_points(const zonal__device_fit &fit, const flo
     for (int i = 0; i < COUNT; i++) u[i] = (c[i] - middle) * inverse;
 }
 
-/* f(c) and f'(c) at COUNT cosines in single precision; only where float_slope is 1. */
+/* f(c) and f'(c) at COUNT cosines in single precision; only where float_derivative is 1. */
 template <int COUNT>
 __device__ inline void zonal__fit_values_single(const zonal__device_fit &fit, const float *c,
                                                 float *out) {
@@ -106,34 +107,35 @@ __device__ inline void zonal__fit_values_single(const zonal__device_fit &fit, co
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
             if (c[i] < (float)fit.low)
-                out[i] = (float)fit.low_value + (float)fit.low_slope * (c[i] - (float)fit.low);
+                out[i] = (float)fit.low_value + (float)fit.low_derivative * (c[i] - (float)fit.low);
     }
 }
 
 template <int COUNT>
-__device__ inline void zonal__fit_slopes_single(const zonal__device_fit &fit, const float *c,
-                                                float *out) {
+__device__ inline void zonal__fit_derivatives_single(const zonal__device_fit &fit, const float *c,
+                                                     float *out) {
     float u[COUNT];
     zonal__fit_points<COUNT>(fit, c, u);
-    zonal__horner<COUNT>(fit.n_slope, fit.single_slope, u, out);
+    zonal__horner<COUNT>(fit.n_derivative, fit.single_derivative, u, out);
     if (fit.low > -1) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            if (c[i] < (float)fit.low) out[i] = (float)fit.low_slope;
+            if (c[i] < (float)fit.low) out[i] = (float)fit.low_derivative;
     }
 }
 
 /* f'(c) at COUNT cosines, in double. */
 template <int COUNT>
-__device__ inline void zonal__fit_slopes(const zonal__device_fit &fit, const double *c,
-                                         float *out) {
+__device__ inline void zonal__fit_derivatives(const zonal__device_fit &fit, const double *c,
+                                              float *out) {
     double u[COUNT], f[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; i++) u[i] = (c[i] - fit.middle) * fit.inverse_half;
-    zonal__polynomial<COUNT>(fit.n_slope, fit.monomial, fit.long_slope ? fit.long_slope : fit.slope,
-                             u, f);
+    zonal__polynomial<COUNT>(fit.n_derivative, fit.monomial,
+                             fit.long_derivative ? fit.long_derivative : fit.derivative, u, f);
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) out[i] = c[i] < fit.low ? (float)fit.low_slope : (float)f[i];
+    for (int i = 0; i < COUNT; i++)
+        out[i] = c[i] < fit.low ? (float)fit.low_derivative : (float)f[i];
 }
 
 extern "C" {

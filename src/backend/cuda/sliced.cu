@@ -18,7 +18,7 @@
  *
  * A batch that fills less than the device has its last product cut along the slices, into parts
  * that zonal__finish_rows adds; in a batch whose u is too large for 64 MiB few slices go at a time,
- * so that walk is cut along the rows, into one launch for the sums and one for the slopes.
+ * so that walk is cut along the rows, into one launch for the sums and one for the gradients.
  */
 #include <math.h>
 
@@ -45,7 +45,7 @@ typedef struct walk_task {
     int segments;
     double *sums;   /* [slices of the chunk][segments][2 knots] */
     double du_unit; /* a power of two that keeps d/du inside half's range */
-    int slopes;
+    int gradients;
     double *statistic;            /* [slices of the chunk] */
     const double *all_statistics; /* [all], or NULL while chunks are left */
     int64_t all;
@@ -224,7 +224,7 @@ __device__ inline void add_rows(const walk_task &task, const float *u, int64_t b
     __syncthreads();
 }
 
-/* From sums to the statistic, and the slopes' coefficients in their place. */
+/* From sums to the statistic, and the gradients' coefficients in their place. */
 __device__ inline double judge(const walk_task &task, double *re, double *im, double *term) {
     for (int k = (int)threadIdx.x; k < task.knots; k += (int)blockDim.x) {
         double t = task.knot0 + k * task.step, weight = task.weight[k];
@@ -241,8 +241,8 @@ __device__ inline double judge(const walk_task &task, double *re, double *im, do
 }
 
 /* d/du in u's place: the real part of sum_k (re + i im)_k e^(i t_k u), by Horner's rule. */
-__device__ inline void write_slopes(const walk_task &task, float *u, int64_t begin, int64_t end,
-                                    const double *re, const double *im) {
+__device__ inline void write_gradients(const walk_task &task, float *u, int64_t begin, int64_t end,
+                                       const double *re, const double *im) {
     const double by_pi = 1 / 3.141592653589793;
     for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
         double at = u[i] * by_pi, z_re, z_im, p_re = 0, p_im = 0;
@@ -260,7 +260,7 @@ __device__ inline void write_slopes(const walk_task &task, float *u, int64_t beg
     }
 }
 
-enum { WALK_WHOLE, WALK_SUMS, WALK_SLOPES };
+enum { WALK_WHOLE, WALK_SUMS, WALK_GRADIENTS };
 
 template <int GROUP, int MODE>
 __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task task) {
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task ta
     int64_t begin = blockIdx.y * each, end = begin + each < task.rows ? begin + each : task.rows;
     int64_t size = 2 * (int64_t)task.knots;
     double *sums = task.sums + blockIdx.x * task.segments * size;
-    if (MODE != WALK_SLOPES) add_rows<GROUP>(task, u, begin, end, re, im);
+    if (MODE != WALK_GRADIENTS) add_rows<GROUP>(task, u, begin, end, re, im);
     if (MODE != WALK_WHOLE)
         for (int k = (int)threadIdx.x; k < size; k += (int)blockDim.x) { /* im follows re */
             if (MODE == WALK_SUMS) {
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task ta
     if (MODE == WALK_SUMS) return;
     __syncthreads();
     double statistic = judge(task, re, im, term);
-    if (task.slopes) write_slopes(task, u, begin, end, re, im);
+    if (task.gradients) write_gradients(task, u, begin, end, re, im);
     if (threadIdx.x == 0 && blockIdx.y == 0) task.statistic[blockIdx.x] = statistic;
     if (!task.all_statistics || !zonal__last_block(task.count)) return;
     double sum = 0;
@@ -357,7 +357,7 @@ static zonal_status launch_walk(const sliced_work *work, const walk_task &task, 
     ZONAL_TRY(zonal__launch(work->base.stream, grid, work->walk_threads, shared, 1,
                             few ? walk<8, WALK_SUMS> : walk<16, WALK_SUMS>, task));
     return zonal__launch(work->base.stream, grid, work->walk_threads, shared, 1,
-                         walk<8, WALK_SLOPES>, task);
+                         walk<8, WALK_GRADIENTS>, task);
 }
 
 /* Whether a cluster makes the gradient at once: all slices together, and whole rows. */
@@ -388,7 +388,7 @@ static zonal_status enqueue_project(const sliced_work *work, const zonal__row_op
                          : launch_project<T, 1, false>(work, x, count);
 }
 
-static walk_task make_walk(const sliced_work *work, int64_t first, int64_t count, int slopes,
+static walk_task make_walk(const sliced_work *work, int64_t first, int64_t count, int gradients,
                            double *value) {
     walk_task task = {};
     task.u = work->u;
@@ -403,7 +403,7 @@ static walk_task make_walk(const sliced_work *work, int64_t first, int64_t count
     task.segments = work->segments;
     task.sums = work->sums;
     task.du_unit = work->du_unit;
-    task.slopes = slopes;
+    task.gradients = gradients;
     task.statistic = work->statistic + first;
     task.all_statistics = first + count == work->slices ? work->statistic : NULL;
     task.all = work->slices;
@@ -483,7 +483,7 @@ static zonal_status allow_walk(int knots) {
     ZONAL_TRY(zonal__allow_shared(walk<16, WALK_WHOLE>, bytes));
     ZONAL_TRY(zonal__allow_shared(walk<8, WALK_SUMS>, bytes));
     ZONAL_TRY(zonal__allow_shared(walk<16, WALK_SUMS>, bytes));
-    return zonal__allow_shared(walk<8, WALK_SLOPES>, bytes);
+    return zonal__allow_shared(walk<8, WALK_GRADIENTS>, bytes);
 }
 
 static zonal_status give(void *to, const void *from, size_t bytes) {

@@ -112,7 +112,7 @@ static void describe(small_work *work, int objective) {
     args->threshold = problem->threshold;
 }
 
-static zonal_status take_memory(small_work *work) {
+static zonal_status allocate(small_work *work) {
     small_args *args = &work->args;
     const zonal__small_shape *shape = &args->shape;
     size_t rows = (size_t)(shape->views * shape->rows);
@@ -159,7 +159,7 @@ static zonal_status fill(small_work *work, const zonal__problem *problem,
     ZONAL_TRY(zonal__device_fit_init(&work->base, work->kl ? NULL : problem->psi, problem->log_phi,
                                      &work->args.fit));
     describe(work, objective);
-    ZONAL_TRY(take_memory(work));
+    ZONAL_TRY(allocate(work));
     return prepare_kernels(work);
 }
 
@@ -222,7 +222,7 @@ zonal_status zonal__cuda_small_run(zonal__work *handle, const void *x, uint32_t 
     double pairs = work->kl ? 1 / rows : 2 / (rows * rows);
     (void)step;
     if (gradient && args.fit.chord)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no gradient: its slope is "
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the chordal kernel has no gradient: its derivative is "
                                           "infinite where two rows meet; use it for tests only");
     if (args.objective) pairs *= problem->lambda * problem->gain * problem->factor / views;
     args.x = x;

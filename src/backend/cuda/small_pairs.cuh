@@ -146,11 +146,11 @@ __device__ __forceinline__ float4 collect_gradient(const small_args &a, const sm
 
 /* ---- the profile ---------------------------------------------------------------------------- */
 
-/* f and, with SLOPE, f' in double. Coefficients from the kernel's parameters or from memory are two
- * calls, so that the first reads constant memory. */
-template <int N, bool SLOPE>
+/* f and, with DERIVATIVE, f' in double. Coefficients from the kernel's parameters or from memory
+ * are two calls, so that the first reads constant memory. */
+template <int N, bool DERIVATIVE>
 __device__ __forceinline__ void profile(const zonal__device_fit &fit, const float (&cosine)[N],
-                                        double (&value)[N], double (&slope)[N]) {
+                                        double (&value)[N], double (&derivative)[N]) {
     double c[N], u[N];
 #pragma unroll
     for (int e = 0; e < N; e++) c[e] = zonal__clamp_cosine(cosine[e]);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void profile(const zonal__device_fit &fit, const floa
 #pragma unroll
         for (int e = 0; e < N; e++) {
             value[e] = 1 - fit.chord_scale * sqrt((1 - c[e]) / 2);
-            slope[e] = 0;
+            derivative[e] = 0;
         }
         return;
     }
@@ -167,14 +167,17 @@ __device__ __forceinline__ void profile(const zonal__device_fit &fit, const floa
         u[e] = ((c[e] < fit.low ? fit.low : c[e]) - fit.middle) * fit.inverse_half;
     if (fit.long_value) {
         zonal__polynomial<N>(fit.n_value, fit.monomial, fit.long_value, u, value);
-        if (SLOPE) zonal__polynomial<N>(fit.n_slope, fit.monomial, fit.long_slope, u, slope);
+        if (DERIVATIVE)
+            zonal__polynomial<N>(fit.n_derivative, fit.monomial, fit.long_derivative, u,
+                                 derivative);
     } else {
         zonal__polynomial<N>(fit.n_value, fit.monomial, fit.value, u, value);
-        if (SLOPE) zonal__polynomial<N>(fit.n_slope, fit.monomial, fit.slope, u, slope);
+        if (DERIVATIVE)
+            zonal__polynomial<N>(fit.n_derivative, fit.monomial, fit.derivative, u, derivative);
     }
 #pragma unroll
     for (int e = 0; e < N; e++) /* below low: the tangent */
-        if (c[e] < fit.low) value[e] += fit.low_slope * (c[e] - fit.low);
+        if (c[e] < fit.low) value[e] += fit.low_derivative * (c[e] - fit.low);
 }
 
 /* What a thread carries from tile to tile: the sum of psi, or of exp(log phi - peak) of its row
@@ -198,7 +201,7 @@ __device__ __forceinline__ void weigh(const small_args &a, const small_place &p,
     const int tile_rows = 8 * R, first_column = (p.rank + tile * a.shape.cluster) * COLUMNS;
     int local_row = zonal__small_dealt_row(tile_rows, p.warp, p.lane);
     int row = p.first_row + local_row;
-    double value[R], slope[R];
+    double value[R], derivative[R];
     bool pair[R]; /* of two different rows of the batch */
 #pragma unroll
     for (int e = 0; e < R; e++) {
@@ -206,9 +209,9 @@ __device__ __forceinline__ void weigh(const small_args &a, const small_place &p,
         pair[e] = row < a.shape.rows && column < a.shape.rows && row != column;
     }
     if (PASS == KL_SUMS || (PASS == PAIRS && !a.gradient))
-        profile<R, false>(a.fit, c, value, slope);
+        profile<R, false>(a.fit, c, value, derivative);
     else
-        profile<R, true>(a.fit, c, value, slope);
+        profile<R, true>(a.fit, c, value, derivative);
     if (PASS == PAIRS) {
 #pragma unroll
         for (int e = 0; e < R; e++) all.sum += pair[e] ? value[e] : 0;
@@ -228,7 +231,7 @@ __device__ __forceinline__ void weigh(const small_args &a, const small_place &p,
     } else {
 #pragma unroll
         for (int e = 0; e < R; e++)
-            slope[e] *=
+            derivative[e] *=
                 expf((float)(value[e] - kept.row)) + expf((float)(value[e] - kept.column[e]));
     }
     if (!a.gradient) return;
@@ -236,7 +239,7 @@ __device__ __forceinline__ void weigh(const small_args &a, const small_place &p,
 #pragma unroll
     for (int e = 0; e < R; e++) {
         int column = zonal__small_dealt_column(tile_rows, p.warp, p.lane, e);
-        float weight = pair[e] ? (float)slope[e] : 0;
+        float weight = pair[e] ? (float)derivative[e] : 0;
         weights[column * (tile_rows + 4) + local_row] = weight;
         row_weight += weight;
     }

@@ -199,10 +199,10 @@ __device__ inline void widen(const float *c, double *wide) {
 /* psi without its low degrees, and psi', at the thread's cosines. SINGLE: in single precision. */
 template <bool SINGLE>
 __device__ inline void psi_of(const zonal__device_fit &fit, const high_degrees &high,
-                              const float *c, bool slopes, float *value, float *slope) {
+                              const float *c, bool derivatives, float *value, float *derivative) {
     if (SINGLE) {
         zonal__horner<EACH>(high.terms, high.value, c, value);
-        if (slopes) zonal__fit_slopes_single<EACH>(fit, c, slope);
+        if (derivatives) zonal__fit_derivatives_single<EACH>(fit, c, derivative);
         return;
     }
     double wide[EACH], f[EACH];
@@ -211,7 +211,7 @@ __device__ inline void psi_of(const zonal__device_fit &fit, const high_degrees &
 #pragma unroll
     for (int i = 0; i < EACH; i++)
         value[i] = (float)(f[i] - fma(wide[i], fma(wide[i], high.k2, high.k1), high.k0));
-    if (slopes) zonal__fit_slopes<EACH>(fit, wide, slope);
+    if (derivatives) zonal__fit_derivatives<EACH>(fit, wide, derivative);
 }
 
 /* times is 2 for a tile off the diagonal, which stands for its mirror image too. */
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(THREADS)
     double wide[EACH], top = 0;
     load_cosines(s, c);
     widen(c, wide);
-    zonal__fit_slopes<EACH>(fit, wide, w);
+    zonal__fit_derivatives<EACH>(fit, wide, w);
 #pragma unroll
     for (int i = 0; i < EACH; i++)
         if (counts(at, i)) top = fmax(top, (double)fabsf(w[i] - base));
@@ -344,11 +344,11 @@ static __global__ void __launch_bounds__(THREADS)
     load_cosines(s, c);
     log_phi_of<SINGLE>(fit, c, l);
     if (SINGLE) {
-        zonal__fit_slopes_single<EACH>(fit, c, w);
+        zonal__fit_derivatives_single<EACH>(fit, c, w);
     } else {
         double wide[EACH];
         widen(c, wide);
-        zonal__fit_slopes<EACH>(fit, wide, w);
+        zonal__fit_derivatives<EACH>(fit, wide, w);
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -630,7 +630,8 @@ void zonal__cuda_stream_destroy(zonal__work *opaque) {
 }
 
 template <typename P>
-static zonal_status take(stream_work *work, int64_t count, size_t size, const char *what, P **out) {
+static zonal_status alloc(stream_work *work, int64_t count, size_t size, const char *what,
+                          P **out) {
     void *memory = NULL;
     zonal_status status = zonal__cuda_alloc(&work->base, (size_t)count * size, what, &memory);
     *out = (P *)memory;
@@ -672,18 +673,18 @@ static zonal_status build_tiles(stream_work *work) {
         split_degrees(problem, &work->high);
     }
     ZONAL_TRY(zonal__cuda_moments.create(&low, &work->low));
-    ZONAL_TRY(take(work, 1, sizeof(double), "the moments' value", &work->low_value));
+    ZONAL_TRY(alloc(work, 1, sizeof(double), "the moments' value", &work->low_value));
     work->base.bytes += zonal__cuda_moments.scratch_bytes(work->low);
     work->s = (float *)zonal__cuda_moments_lend(work->low, &lent);
     if (lent < (size_t)(side * PANEL) * sizeof(float)) {
         work->own_s = 1;
-        ZONAL_TRY(take(work, side * PANEL, sizeof(float), "a tile of cosines", &work->s));
+        ZONAL_TRY(alloc(work, side * PANEL, sizeof(float), "a tile of cosines", &work->s));
     }
-    ZONAL_TRY(take(work, side * PANEL, 2, "a tile of weights", &work->w_hi));
-    if (work->split) ZONAL_TRY(take(work, side * PANEL, 2, "a tile of weights", &work->w_lo));
+    ZONAL_TRY(alloc(work, side * PANEL, 2, "a tile of weights", &work->w_hi));
+    if (work->split) ZONAL_TRY(alloc(work, side * PANEL, 2, "a tile of weights", &work->w_lo));
     if (problem->dtype != ZONAL_DTYPE_FP32)
         ZONAL_TRY(
-            take(work, work->rows * work->dim, sizeof(float), "the gradient in fp32", &work->o));
+            alloc(work, work->rows * work->dim, sizeof(float), "the gradient in fp32", &work->o));
     return ZONAL_OK;
 }
 
@@ -695,32 +696,32 @@ static zonal_status build(stream_work *work) {
     ZONAL_TRY(zonal__device_fit_init(&work->base, work->kl ? NULL : problem->psi, problem->log_phi,
                                      &work->fit));
     if (fit) {
-        largest = fmax(fabs(zonal__fit_slope(fit, 1)), fabs(zonal__fit_slope(fit, -1)));
+        largest = fmax(fabs(zonal__fit_derivative(fit, 1)), fabs(zonal__fit_derivative(fit, -1)));
         double at_zero = zonal__fit_value(fit, 0), at_low = zonal__fit_value(fit, -1);
         work->centre = at_zero;
         work->range = at_low > -1                              ? BROAD
                       : at_zero > -80 && at_low > at_zero - 80 ? PLAIN
                                                                : RUNNING;
         work->base_weight =
-            (float)(zonal__fit_slope(fit, 0) * (work->kl ? 2 / (double)work->rows : 1));
+            (float)(zonal__fit_derivative(fit, 0) * (work->kl ? 2 / (double)work->rows : 1));
     }
     work->weight_scale = scale_for(work->kl ? 2 * largest : largest);
-    ZONAL_TRY(take(work, work->rows * work->ld, 2, "the rows", &work->hi));
-    if (work->split) ZONAL_TRY(take(work, work->rows * work->ld, 2, "the rows", &work->lo));
+    ZONAL_TRY(alloc(work, work->rows * work->ld, 2, "the rows", &work->hi));
+    if (work->split) ZONAL_TRY(alloc(work, work->rows * work->ld, 2, "the rows", &work->lo));
     ZONAL_TRY(build_tiles(work));
-    work->single = work->fit.float_slope &&
+    work->single = work->fit.float_derivative &&
                    (work->kl ? !work->split && work->range != BROAD : work->high.terms > 0);
     /* Halves hold weights down to 2^-24 of the largest, and all their bits to 2^-13 or so. */
     work->narrow =
-        !work->kl && fit && !work->bf16 && fabs(zonal__fit_slope(fit, 0)) < largest / 1024;
+        !work->kl && fit && !work->bf16 && fabs(zonal__fit_derivative(fit, 0)) < largest / 1024;
     if (work->narrow) {
-        ZONAL_TRY(take(work, PANEL, sizeof(float), "the largest weights", &work->largest));
-        ZONAL_TRY(take(work, 1, sizeof(tile_numbers), "a tile's scale", &work->numbers));
+        ZONAL_TRY(alloc(work, PANEL, sizeof(float), "the largest weights", &work->largest));
+        ZONAL_TRY(alloc(work, 1, sizeof(tile_numbers), "a tile's scale", &work->numbers));
     }
-    ZONAL_TRY(take(work, work->rows, sizeof(double), "the row sums", &work->row_sum));
-    if (work->kl) ZONAL_TRY(take(work, work->rows, sizeof(double), "the maxima", &work->row_top));
+    ZONAL_TRY(alloc(work, work->rows, sizeof(double), "the row sums", &work->row_sum));
+    if (work->kl) ZONAL_TRY(alloc(work, work->rows, sizeof(double), "the maxima", &work->row_top));
     ZONAL_TRY(
-        take(work, (int64_t)WORKSPACE, 1, "the matrix products' workspace", &work->workspace));
+        alloc(work, (int64_t)WORKSPACE, 1, "the matrix products' workspace", &work->workspace));
     ZONAL_TRY(BLAS(work->cublas->create(&work->blas)));
     return BLAS(work->cublas->set_math_mode(work->blas, CUBLAS_DEFAULT_MATH));
 }

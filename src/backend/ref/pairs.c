@@ -45,7 +45,7 @@ static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, d
         for (int64_t j = 0; j < i; j++) {
             long double c = zonal__ref_cosine(&work->problem, work->unit, i, j);
             sum += 2 * psi->value(psi->context, c);
-            if (gradient) w[i * b + j] = w[j * b + i] = (double)psi->slope(psi->context, c);
+            if (gradient) w[i * b + j] = w[j * b + i] = (double)psi->derivative(psi->context, c);
         }
     double b2 = (double)b * (double)b;
     *value = zonal__problem_value(&work->problem, (double)(sum / b2));
@@ -101,7 +101,7 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
         for (int64_t j = 0; j < i; j++) {
             double c = (double)zonal__ref_cosine(&work->problem, work->unit, i, j);
             double share = exp(l[i * b + j] - log_s[i]) + exp(l[i * b + j] - log_s[j]);
-            l[i * b + j] = l[j * b + i] = zonal__fit_slope(log_phi, c) * share;
+            l[i * b + j] = l[j * b + i] = zonal__fit_derivative(log_phi, c) * share;
         }
     gather(work, scale * work->problem.factor / (double)b, gradient);
     return ZONAL_OK;

@@ -27,18 +27,18 @@ static zonal_status check_options(const zonal__layer_spec *spec) {
                           spec->threads);
     if (!(spec->epsilon >= 0 && spec->epsilon <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the epsilon of a norm must lie between 0 (for 1e-5) and 1, got %g",
+                          "the epsilon of a batch norm must lie between 0 (for 1e-5) and 1, got %g",
                           (double)spec->epsilon);
     if (!(spec->momentum >= 0 && spec->momentum <= 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the momentum of a norm must lie between 0 (for 0.1) and 1, got %g",
+                          "the momentum of a batch norm must lie between 0 (for 0.1) and 1, got %g",
                           (double)spec->momentum);
     if (spec->kind == ZONAL__LAYER_NORM_POOL &&
         (spec->residual || spec->activation == ZONAL__ACTIVATION_GELU))
         return ZONAL_FAIL(
             ZONAL_ARGUMENT,
-            "a norm with a max pool takes relu or no activation, and no residual; use "
-            "a norm and a max pool one after the other");
+            "a batch norm with a max pool takes relu or no activation, and no residual; use "
+            "a batch norm and a max pool one after the other");
     return ZONAL_OK;
 }
 
@@ -125,9 +125,10 @@ zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training) {
     int normalises = spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
     if (training && normalises && spec->n == 1 && spec->h == 1 && spec->w == 1)
-        return ZONAL_FAIL(ZONAL_SHAPE,
-                          "a norm cannot train on one value per channel, which has no variance; "
-                          "use a batch of at least 2");
+        return ZONAL_FAIL(
+            ZONAL_SHAPE,
+            "a batch norm cannot train on one value per channel, which has no variance; "
+            "use a batch of at least 2");
     return ZONAL_OK;
 }
 

@@ -31,7 +31,7 @@
  *     y[n][c] = mean over h, w of x
  *   NORM_POOL
  *     y = MAX_POOL(NORM(x)), without a residual and with relu or no activation: what begins a
- *     network for large pictures, where the array between the two would be its largest. Winners are
+ *     network for large images, where the array between the two would be its largest. Winners are
  *     chosen among values rounded to dtype, as if that array were there.
  *
  * A NaN is passed on to every y that it reaches: relu and MAX_POOL do not swallow it, so that a
@@ -92,8 +92,8 @@ typedef struct zonal__layer_spec {
     const zonal__device *device;  /* NULL: the backend's first */
 } zonal__layer_spec;
 
-/* The arrays of one run; those a layer or direction does not name are not looked at. What a norm
- * has, a norm pool has as well, but for the residual. */
+/* The arrays of one run; those a layer or direction does not name are not looked at. What a batch
+ * norm has, a batch norm pool has as well, but for the residual. */
 typedef struct zonal__layer_arrays {
     const void *x;        /* dtype */
     const void *residual; /* dtype, shape of y */

@@ -28,8 +28,8 @@
  *             training of convolutional networks", 2017: the rate lies inside of the momentum.)
  *   copy      the new p, rounded to bf16, for layers that compute in it
  *
- * "No decay on norms and biases" and "no trust ratio on norms and biases" are the caller's choice
- * of a segment's flags.
+ * "No decay on batch norms and biases" and "no trust ratio on batch norms and biases" are the
+ * caller's choice of a segment's flags.
  *
  * Results are the same bit for bit in every run, for any number of threads. A step allocates
  * nothing. One optimiser is not run by two threads at once.

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { LONGEST_SIDE = 32768, LARGEST_PICTURE = 1 << 28 };
+enum { LONGEST_SIDE = 32768, LARGEST_IMAGE = 1 << 28 };
 
 int64_t zonal__views_longest(const zonal__views_spec *spec, int side) {
     return (int64_t)((double)spec->most_shrink * side * (1 + 1e-6));
@@ -36,11 +36,11 @@ static zonal_status check_shape(const zonal__views_spec *spec) {
 zonal_status zonal__views_check_spec(const zonal__views_spec *spec) {
     ZONAL_TRY(check_shape(spec));
     for (int c = 0; c < spec->channels; c++)
-        if (!isfinite(spec->mean[c]) || !isfinite(spec->deviation[c]) || !(spec->deviation[c] > 0))
+        if (!isfinite(spec->mean[c]) || !isfinite(spec->std[c]) || !(spec->std[c] > 0))
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "channel %d of the views has mean %g and deviation %g; both must be "
-                              "finite, the deviation positive",
-                              c, (double)spec->mean[c], (double)spec->deviation[c]);
+                              "channel %d of the views has mean %g and std %g; both must be "
+                              "finite, the std positive",
+                              c, (double)spec->mean[c], (double)spec->std[c]);
     if (spec->dtype != ZONAL_DTYPE_FP32 && spec->dtype != ZONAL_DTYPE_BF16)
         return ZONAL_FAIL(ZONAL_DTYPE, "views are made as fp32 or bf16, not as type %d",
                           (int)spec->dtype);
@@ -55,15 +55,15 @@ zonal_status zonal__views_check_spec(const zonal__views_spec *spec) {
     return ZONAL_OK;
 }
 
-static zonal_status check_crop(const zonal__views_spec *spec, const zonal__picture *picture,
+static zonal_status check_crop(const zonal__views_spec *spec, const zonal__image_place *image,
                                const zonal__view *view, int64_t index) {
     if (view->left < 0 || view->top < 0 || view->width < 1 || view->height < 1 ||
-        view->width > picture->width - view->left || view->height > picture->height - view->top)
+        view->width > image->width - view->left || view->height > image->height - view->top)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "view %lld: the crop of %d x %d at (%d, %d) is not inside its picture of "
+                          "view %lld: the crop of %d x %d at (%d, %d) is not inside its image of "
                           "%d x %d",
                           (long long)index, view->width, view->height, view->left, view->top,
-                          picture->width, picture->height);
+                          image->width, image->height);
     if (view->width > zonal__views_longest(spec, spec->width) ||
         view->height > zonal__views_longest(spec, spec->height))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -128,33 +128,33 @@ static zonal_status check_texture(const zonal__views_spec *spec, const zonal__vi
     return ZONAL_OK;
 }
 
-static zonal_status check_picture(const zonal__picture *picture, int64_t index) {
-    if (picture->width < 1 || picture->height < 1 || picture->offset < 0 ||
-        (int64_t)picture->width * picture->height > LARGEST_PICTURE ||
-        (picture->channels != 1 && picture->channels != 3))
+static zonal_status check_image(const zonal__image_place *image, int64_t index) {
+    if (image->width < 1 || image->height < 1 || image->offset < 0 ||
+        (int64_t)image->width * image->height > LARGEST_IMAGE ||
+        (image->channels != 1 && image->channels != 3))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "view %lld: its picture has %d x %d pixels and %d channels; at most 2^28 "
+                          "view %lld: its image has %d x %d pixels and %d channels; at most 2^28 "
                           "pixels and 1 or 3 channels are taken",
-                          (long long)index, picture->width, picture->height, picture->channels);
+                          (long long)index, image->width, image->height, image->channels);
     return ZONAL_OK;
 }
 
-zonal_status zonal__views_check_run(const zonal__views_spec *spec, const zonal__picture *pictures,
+zonal_status zonal__views_check_run(const zonal__views_spec *spec, const zonal__image_place *images,
                                     const zonal__view *view, int64_t count) {
     if (count < 0 || count > spec->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld views of one run; room was made for %lld",
                           (long long)count, (long long)spec->count);
     for (int64_t i = 0; i < count; i++) {
-        if (view[i].kind != spec->kind || view[i].picture < 0)
+        if (view[i].kind != spec->kind || view[i].image < 0)
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "view %lld is of kind %d, not %d, or of no picture (%d)",
-                              (long long)i, view[i].kind, spec->kind, view[i].picture);
-        const zonal__picture *picture = &pictures[view[i].picture];
-        ZONAL_TRY(check_picture(picture, i));
+                              "view %lld is of kind %d, not %d, or of no image (%d)", (long long)i,
+                              view[i].kind, spec->kind, view[i].image);
+        const zonal__image_place *image = &images[view[i].image];
+        ZONAL_TRY(check_image(image, i));
         if (spec->kind == ZONAL__VIEW_TEXTURE) {
             ZONAL_TRY(check_texture(spec, &view[i], i));
         } else {
-            ZONAL_TRY(check_crop(spec, picture, &view[i], i));
+            ZONAL_TRY(check_crop(spec, image, &view[i], i));
             ZONAL_TRY(check_photograph(spec, &view[i], i));
         }
     }

@@ -1,14 +1,14 @@
 /*
- * Views: pictures made of source pictures by drawn parameters, as a network takes them. Who draws
+ * Views: images made of source images by drawn parameters, as a network takes them. Who draws
  * the parameters is not the backend's concern (src/data draws them); given the same ones, every
- * device makes the same picture to 1/255 per element.
+ * device makes the same image to 1/255 per element.
  *
  * A view is computed in float on [0, 1] (source elements over 255), in this order:
  *
  *   PHOTOGRAPH
  *     crop and resample  the rectangle (left, top, width, height) of the source to the view's size
  *                        by the triangle filter, widened where it shrinks: torchvision's
- *                        resized_crop(antialias=True). Then mirrored, left to right.
+ *                        resized_crop(antialias=True). Then flipped left to right.
  *     adjustments        the first "adjustments" of "order": brightness, contrast, saturation, hue,
  *                        as torchvision's functional adjust_*, each clamped to [0, 1]. On grey
  *                        views saturation and hue do nothing.
@@ -29,7 +29,7 @@
  *                        (seed, ZONAL__STREAM_NOISE, epoch), sample "draw"
  *     erase              the rectangle erase_* of the view becomes erase_value
  *
- * and last (x - mean)/deviation by channel, rounded to the nearest element of the output's type.
+ * and last (x - mean)/std by channel, rounded to the nearest element of the output's type.
  * The source is brought to the view's channels first: grey repeats, RGB to grey by
  * rgb_to_grayscale.
  */
@@ -48,19 +48,19 @@ enum {
     ZONAL__ADJUST_HUE
 };
 
-/* Where a source picture lies: uint8 [height][width][channels] at base + offset. */
-typedef struct zonal__picture {
+/* Where a source image lies: uint8 [height][width][channels] at base + offset. */
+typedef struct zonal__image_place {
     int64_t offset;
     int32_t width, height, channels, unused;
-} zonal__picture;
+} zonal__image_place;
 
 /* The parameters of one view: plain data, the same bytes on the host and on a device. */
 typedef struct zonal__view {
-    int32_t picture; /* its number among the pictures */
+    int32_t image; /* its number among the images */
     int32_t kind;
     /* photograph */
     int32_t left, top, width, height;
-    int32_t mirror;
+    int32_t flip;
     int32_t adjustments; /* 0 to 4 */
     int32_t order[4];    /* each at most once */
     float factor[4];     /* by adjustment, not by place in the order; hue: -.5 to .5 of a turn */
@@ -78,7 +78,7 @@ typedef struct zonal__views_spec {
     int kind;
     int width, height, channels; /* of the views; channels 1 or 3 */
     int64_t count;               /* the most views of one run */
-    float mean[3], deviation[3];
+    float mean[3], std[3];
     int blur_taps;     /* odd; photographs; 0: no view is blurred */
     zonal_dtype dtype; /* of the output: ZONAL_DTYPE_FP32 or ZONAL_DTYPE_BF16 */
     int threads;       /* host; 0: all there are */
@@ -94,7 +94,7 @@ typedef struct zonal__views_table {
     /* Makes "count" views: out [count][height][width][channels]. All pointers are of the device:
      * host memory for ref and cpu, device memory for cuda, where the call only puts work on the
      * stream. Allocates nothing. */
-    zonal_status (*run)(zonal__views *views, const uint8_t *base, const zonal__picture *pictures,
+    zonal_status (*run)(zonal__views *views, const uint8_t *base, const zonal__image_place *images,
                         const zonal__view *view, int64_t count, void *out);
     void (*destroy)(zonal__views *views);                  /* accepts NULL */
     void (*set_stream)(zonal__views *views, void *stream); /* NULL for the host */
@@ -104,10 +104,10 @@ typedef struct zonal__views_table {
 zonal_status zonal__views_check_spec(const zonal__views_spec *spec);
 
 /* What the host refuses at run, before the first view is made: too many views, one of another kind,
- * a crop outside its picture or beyond zonal__views_longest, numbers out of range. ZONAL_ARGUMENT,
+ * a crop outside its image or beyond zonal__views_longest, numbers out of range. ZONAL_ARGUMENT,
  * with the view's number in the sentence. A device does not look: what reaches it has been drawn by
- * a law, or checked like this. */
-zonal_status zonal__views_check_run(const zonal__views_spec *spec, const zonal__picture *pictures,
+ * an augmentation, or checked like this. */
+zonal_status zonal__views_check_run(const zonal__views_spec *spec, const zonal__image_place *images,
                                     const zonal__view *view, int64_t count);
 
 /* The longest side of a crop that spec.most_shrink allows for a view's side, with some room for the

@@ -70,7 +70,7 @@ static void destroy(zonal__neighbours *self) {
     zonal__free(self);
 }
 
-static zonal_status take_memory(zonal__neighbours *self) {
+static zonal_status allocate(zonal__neighbours *self) {
     const zonal__neighbours_spec *spec = &self->spec;
     int64_t more = spec->rows > spec->queries ? spec->rows : spec->queries;
     int keep = spec->k + ZONAL__NEIGHBOURS_SPARE;
@@ -94,7 +94,7 @@ static zonal_status create(const zonal__neighbours_spec *spec, zonal__neighbours
     self->spec = *spec;
     self->kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_FP32);
     self->threads = zonal__backend_threads(spec->threads);
-    ZONAL_TRY_GOTO(status, failed, take_memory(self));
+    ZONAL_TRY_GOTO(status, failed, allocate(self));
     *out = self;
     return ZONAL_OK;
 failed:

@@ -30,7 +30,7 @@ ZONAL__INLINE float zonal__activate(float z, zonal__activation activation) {
 }
 
 /* The derivative at z. For relu y may stand for z: both are positive together. */
-ZONAL__INLINE float zonal__slope(float z, zonal__activation activation) {
+ZONAL__INLINE float zonal__activation_derivative(float z, zonal__activation activation) {
     double bell, phi;
     if (activation == ZONAL__ACTIVATION_RELU) return z <= 0 ? 0 : 1;
     if (activation == ZONAL__ACTIVATION_NONE) return 1;

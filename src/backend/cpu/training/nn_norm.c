@@ -64,12 +64,13 @@ ZONAL__CLONES static void activate(int64_t n, zonal__activation activation, floa
 }
 
 /* g *= activation'(z) */
-ZONAL__CLONES static void times_slope(int64_t n, zonal__activation activation,
-                                      const float *restrict z, float *restrict g) {
+ZONAL__CLONES static void times_derivative(int64_t n, zonal__activation activation,
+                                           const float *restrict z, float *restrict g) {
     if (activation == ZONAL__ACTIVATION_RELU)
         for (int64_t i = 0; i < n; i++) g[i] = z[i] <= 0 ? 0 : g[i];
     if (activation == ZONAL__ACTIVATION_GELU)
-        for (int64_t i = 0; i < n; i++) g[i] *= zonal__slope(z[i], ZONAL__ACTIVATION_GELU);
+        for (int64_t i = 0; i < n; i++)
+            g[i] *= zonal__activation_derivative(z[i], ZONAL__ACTIVATION_GELU);
 }
 
 /* sum[c] += the column's elements */
@@ -129,10 +130,10 @@ ZONAL__CLONES static void add_products(int bf16, int64_t rows, int64_t channels,
 }
 
 /* dx = factor (g - along - (x - mean) tilt) */
-ZONAL__INLINE void slope_of(int bf16, int64_t rows, int64_t channels, const void *x,
-                            const float *restrict mean, const float *restrict factor,
-                            const float *restrict along, const float *restrict tilt,
-                            const float *restrict g, void *dx) {
+ZONAL__INLINE void derivative_of(int bf16, int64_t rows, int64_t channels, const void *x,
+                                 const float *restrict mean, const float *restrict factor,
+                                 const float *restrict along, const float *restrict tilt,
+                                 const float *restrict g, void *dx) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < channels; c++) {
             int64_t at = r * channels + c;
@@ -143,7 +144,7 @@ ZONAL__INLINE void slope_of(int bf16, int64_t rows, int64_t channels, const void
 ZONAL__CLONES static void store_dx(int bf16, int64_t rows, int64_t channels, const void *x,
                                    const float *mean, const float *factor, const float *along,
                                    const float *tilt, const float *g, void *dx) {
-    BOTH_TYPES(slope_of, bf16, rows, channels, x, mean, factor, along, tilt, g, dx);
+    BOTH_TYPES(derivative_of, bf16, rows, channels, x, mean, factor, along, tilt, g, dx);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------- */
@@ -187,14 +188,14 @@ static zonal_status prepare_norm(zonal__layer *layer) {
     norm->block_rows = BLOCK / channels < 1 ? 1 : BLOCK / channels;
     norm->blocks = (norm->rows + norm->block_rows - 1) / norm->block_rows;
     if (layer->threads > norm->blocks) layer->threads = (int)norm->blocks;
-    ZONAL_TRY(ZONAL_NEW(&norm->part, norm->blocks * 2 * channels, "a norm's sums"));
-    ZONAL_TRY(ZONAL_NEW(&norm->factor, 4 * channels, "a norm's factors"));
+    ZONAL_TRY(ZONAL_NEW(&norm->part, norm->blocks * 2 * channels, "a batch norm's sums"));
+    ZONAL_TRY(ZONAL_NEW(&norm->factor, 4 * channels, "a batch norm's factors"));
     norm->inference_mean = norm->factor + channels;
     norm->along = norm->factor + 2 * channels;
     norm->tilt = norm->factor + 3 * channels;
     ZONAL_TRY(ZONAL_NEW(&norm->slab, layer->threads * 2 * norm->slab_rows * channels,
-                        "a norm's scratch"));
-    return ZONAL_NEW(&norm->sum, layer->threads * 3 * channels, "a norm's scratch");
+                        "a batch norm's scratch"));
+    return ZONAL_NEW(&norm->sum, layer->threads * 3 * channels, "a batch norm's scratch");
 }
 
 static size_t saved_norm(const zonal__layer *layer) {
@@ -341,7 +342,7 @@ static void gradient_before_activation(const norm_run *run, int64_t count, int64
                   arrays->bias, z);
         if (layer->spec.residual) load_added(bf16, n, zonal__at(layer, arrays->residual, at), z);
     }
-    times_slope(n, layer->spec.activation, z, g);
+    times_derivative(n, layer->spec.activation, z, g);
 }
 
 static void block_backward(void *context, int64_t block, int thread) {
@@ -441,7 +442,7 @@ static void activate_slab(void *context, int64_t turn, int thread) {
         return;
     }
     load(bf16, n, zonal__at(layer, arrays->dy, at), g);
-    times_slope(n, layer->spec.activation, z, g);
+    times_derivative(n, layer->spec.activation, z, g);
     store(bf16, n, g, zonal__at_mutable(layer, arrays->dx, at));
 }
 

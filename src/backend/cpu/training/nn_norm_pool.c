@@ -1,5 +1,5 @@
 /*
- * A norm and a max pool as one layer on the host's threads: the two one after the other.
+ * A batch norm and a max pool as one layer on the host's threads: the two one after the other.
  *
  * The array between them is kept for the norm's backward, which reads relu's derivative off it;
  * where nothing is kept it lies in scratch, and so does its gradient on the way back.

@@ -63,7 +63,7 @@ static int64_t parts_of(int64_t parameters) {
     return parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : parts;
 }
 
-static zonal_status take_memory(zonal__softmax *self) {
+static zonal_status allocate(zonal__softmax *self) {
     int64_t dim = self->spec.dim, classes = self->spec.classes;
     ZONAL_TRY(ZONAL_NEW(&self->gradients, self->parts * parameters_of(self), "the gradients"));
     ZONAL_TRY(ZONAL_NEW(&self->losses, self->parts, "the losses"));
@@ -85,7 +85,7 @@ static zonal_status create(const zonal__softmax_spec *spec, zonal__softmax **out
     self->kernels = zonal__cpu_kernels_get(ZONAL_PRECISION_DOUBLE);
     self->threads = zonal__backend_threads(spec->threads);
     self->parts = parts_of(parameters_of(self));
-    ZONAL_TRY_GOTO(status, failed, take_memory(self));
+    ZONAL_TRY_GOTO(status, failed, allocate(self));
     *out = self;
     return ZONAL_OK;
 failed:

@@ -125,7 +125,7 @@ static void store(const zonal__views_spec *spec, const scratch *s, int64_t index
     float *fp32 = spec->dtype == ZONAL_DTYPE_FP32 ? (float *)out + at : NULL;
     uint16_t *bf16 = spec->dtype == ZONAL_DTYPE_BF16 ? (uint16_t *)out + at : NULL;
     float scale[3] = {0};
-    for (int c = 0; c < spec->channels; c++) scale[c] = 1 / spec->deviation[c];
+    for (int c = 0; c < spec->channels; c++) scale[c] = 1 / spec->std[c];
     if (spec->channels == 1)
         store_grey(n, s->plane[0], spec->mean[0], scale[0], fp32, bf16);
     else
@@ -138,7 +138,7 @@ static void store(const zonal__views_spec *spec, const scratch *s, int64_t index
 struct zonal__work {
     zonal__views *views;
     const uint8_t *base;
-    const zonal__picture *pictures;
+    const zonal__image_place *images;
     const zonal__view *view;
     int64_t count;
     void *out;
@@ -148,12 +148,12 @@ static void make_view(void *context, int64_t i, int thread) {
     const zonal__work *work = context;
     const zonal__views_spec *spec = &work->views->spec;
     const zonal__view *view = &work->view[i];
-    const zonal__picture *picture = &work->pictures[view->picture];
+    const zonal__image_place *image = &work->images[view->image];
     scratch *s = &work->views->scratch[thread];
     if (spec->kind == ZONAL__VIEW_PHOTOGRAPH)
-        photograph(spec, s, work->base, picture, view);
+        photograph(spec, s, work->base, image, view);
     else
-        texture(spec, s, work->base, picture, view);
+        texture(spec, s, work->base, image, view);
     store(spec, s, i, work->out);
 }
 
@@ -164,10 +164,10 @@ static zonal_status make_all(zonal__work *work, const void *x, double *value, vo
     return ZONAL_OK;
 }
 
-static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__picture *pictures,
+static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__image_place *images,
                         const zonal__view *view, int64_t count, void *out) {
-    zonal__work work = {views, base, pictures, view, count, out};
-    ZONAL_TRY(zonal__views_check_run(&views->spec, pictures, view, count));
+    zonal__work work = {views, base, images, view, count, out};
+    ZONAL_TRY(zonal__views_check_run(&views->spec, images, view, count));
     return zonal__cpu_run(views->threads, make_all, &work, NULL, NULL, NULL, 0);
 }
 

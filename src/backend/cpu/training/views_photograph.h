@@ -21,7 +21,7 @@ static int64_t most_taps(double from, double to) {
 /* A triangle about the centre of each view pixel, as wide as the larger of one source pixel and one
  * view pixel to either side, cut off at the border and brought to sum "total". The weights of a
  * pixel lie together, so t->count must be known first: the widest pixel's. */
-static void taps_fill(int from, int to, int mirror, double total, taps *t) {
+static void taps_fill(int from, int to, int flip, double total, taps *t) {
     double scale = (double)from / to, reach = scale > 1 ? scale : 1;
     t->count = 1;
     for (int o = 0; o < to; o++) {
@@ -31,7 +31,7 @@ static void taps_fill(int from, int to, int mirror, double total, taps *t) {
     }
     for (int o = 0; o < to; o++) {
         double centre = (o + 0.5) * scale, sum = 0;
-        int place = mirror ? to - 1 - o : o;
+        int place = flip ? to - 1 - o : o;
         int low = (int)fmax(0, centre - reach + 0.5), high = (int)fmin(from, centre + reach + 0.5);
         float *weight = t->weight + (int64_t)place * t->count;
         t->first[place] = low;
@@ -107,13 +107,13 @@ ZONAL__CLONES static void resample_grey(int width, const taps *across, const flo
 /* Rows first, then along the row: each view row needs one line of the crop's width. Grey is mixed
  * after resampling, which is the same sum in another order. */
 static void crop_and_resample(const zonal__views_spec *spec, scratch *s, const uint8_t *base,
-                              const zonal__picture *picture, const zonal__view *view) {
-    int channels = picture->channels;
-    int64_t stride = (int64_t)picture->width * channels, width = spec->width;
+                              const zonal__image_place *image, const zonal__view *view) {
+    int channels = image->channels;
+    int64_t stride = (int64_t)image->width * channels, width = spec->width;
     const uint8_t *crop =
-        base + picture->offset + view->top * stride + (int64_t)view->left * channels;
+        base + image->offset + view->top * stride + (int64_t)view->left * channels;
     float *grey = s->plane[0];
-    taps_fill(view->width, spec->width, view->mirror, 1, &s->across);
+    taps_fill(view->width, spec->width, view->flip, 1, &s->across);
     taps_fill(view->height, spec->height, 0, 1.0 / 255, &s->down);
     /* read with weight 0, hence only to be finite */
     memset(s->line + (int64_t)view->width * channels, 0,
@@ -311,10 +311,10 @@ ZONAL__CLONES static void solarise(int64_t n, float *x) {
 }
 
 static void photograph(const zonal__views_spec *spec, scratch *s, const uint8_t *base,
-                       const zonal__picture *picture, const zonal__view *view) {
+                       const zonal__image_place *image, const zonal__view *view) {
     int64_t n = (int64_t)spec->width * spec->height;
     int same = spec->channels == 1; /* are all planes equal to the first? */
-    crop_and_resample(spec, s, base, picture, view);
+    crop_and_resample(spec, s, base, image, view);
     for (int a = 0; a < view->adjustments; a++)
         adjust(spec, s, view->order[a], view->factor[view->order[a]]);
     if (view->grey && !same) {

@@ -38,12 +38,12 @@ typedef struct neighbours {
 } neighbours;
 
 /* Those of pixels first ... first + BLOCK_PIXELS - 1 of view row i; what lies beyond the row is
- * computed and not used. Coordinates are double: in a large picture a float would be off by a
+ * computed and not used. Coordinates are double: in a large image a float would be off by a
  * visible part of a pixel. */
 ZONAL__CLONES static void find_neighbours(int i, int first, const zonal__view *view,
-                                          const zonal__picture *picture, neighbours *out) {
+                                          const zonal__image_place *image, neighbours *out) {
     const float *affine = view->affine;
-    const int columns = picture->width, rows = picture->height;
+    const int columns = image->width, rows = image->height;
     const double a = (double)affine[0], c = (double)affine[3];
     const double b = (double)affine[1] * (i + 0.5) + (double)affine[2] + a * (first + 0.5);
     const double d = (double)affine[4] * (i + 0.5) + (double)affine[5] + c * (first + 0.5);
@@ -78,21 +78,21 @@ ZONAL__CLONES static void sample(int n, const uint8_t *source, int channels, con
 }
 
 static void transform(const zonal__views_spec *spec, scratch *s, const uint8_t *base,
-                      const zonal__picture *picture, const zonal__view *view) {
-    const uint8_t *source = base + picture->offset;
-    int mix = picture->channels == 3 && spec->channels == 1;
+                      const zonal__image_place *image, const zonal__view *view) {
+    const uint8_t *source = base + image->offset;
+    int mix = image->channels == 3 && spec->channels == 1;
     for (int i = 0; i < spec->height; i++)
         for (int first = 0; first < spec->width; first += BLOCK_PIXELS) {
             int64_t at = (int64_t)i * spec->width + first;
             int n = spec->width - first < BLOCK_PIXELS ? spec->width - first : BLOCK_PIXELS;
             float rgb[3][BLOCK_PIXELS];
             neighbours near;
-            find_neighbours(i, first, view, picture, &near);
-            for (int c = 0; c < picture->channels; c++)
-                sample(n, source + c, picture->channels, &near, mix ? rgb[c] : s->plane[c] + at);
+            find_neighbours(i, first, view, image, &near);
+            for (int c = 0; c < image->channels; c++)
+                sample(n, source + c, image->channels, &near, mix ? rgb[c] : s->plane[c] + at);
             if (mix) mix_grey(n, rgb[0], rgb[1], rgb[2], s->plane[0] + at);
         }
-    for (int c = picture->channels; c < spec->channels; c++)
+    for (int c = image->channels; c < spec->channels; c++)
         memcpy(s->plane[c], s->plane[0],
                (size_t)spec->width * (size_t)spec->height * sizeof(float));
 }
@@ -153,12 +153,12 @@ ZONAL__CLONES static void draw_normals(const zonal__view *view, int64_t count, f
     }
 }
 
-ZONAL__CLONES static void add_noise(int64_t n, float deviation, const float *restrict normal,
-                                    int step, float *restrict x) {
+ZONAL__CLONES static void add_noise(int64_t n, float std, const float *restrict normal, int step,
+                                    float *restrict x) {
     if (step == 1)
-        for (int64_t i = 0; i < n; i++) x[i] = clamp(x[i] + deviation * normal[i]);
+        for (int64_t i = 0; i < n; i++) x[i] = clamp(x[i] + std * normal[i]);
     else
-        for (int64_t i = 0; i < n; i++) x[i] = clamp(x[i] + deviation * normal[i * step]);
+        for (int64_t i = 0; i < n; i++) x[i] = clamp(x[i] + std * normal[i * step]);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -170,9 +170,9 @@ static void erase(const zonal__views_spec *spec, const zonal__view *view, float 
 }
 
 static void texture(const zonal__views_spec *spec, scratch *s, const uint8_t *base,
-                    const zonal__picture *picture, const zonal__view *view) {
+                    const zonal__image_place *image, const zonal__view *view) {
     int64_t n = (int64_t)spec->width * spec->height;
-    transform(spec, s, base, picture, view);
+    transform(spec, s, base, image, view);
     if (view->noise != 0) draw_normals(view, n * spec->channels, s->normal);
     for (int c = 0; c < spec->channels; c++) {
         brighten_and_scale(n, view->brightness, view->contrast, s->plane[c]);

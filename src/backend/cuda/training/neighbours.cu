@@ -177,24 +177,24 @@ static void destroy(zonal__neighbours *self) {
     zonal__free(self);
 }
 
-template <typename T> static zonal_status take(int64_t count, const char *what, T **out) {
-    return zonal__cuda_take((size_t)count * sizeof(T), what, (void **)out);
+template <typename T> static zonal_status alloc(int64_t count, const char *what, T **out) {
+    return zonal__cuda_malloc((size_t)count * sizeof(T), what, (void **)out);
 }
 
-static zonal_status take_memory(zonal__neighbours *self) {
+static zonal_status allocate(zonal__neighbours *self) {
     const zonal__neighbours_spec *spec = &self->spec;
     int64_t k = spec->k > 0 ? spec->k : 1;
-    ZONAL_TRY(take(spec->rows * spec->dim, "the bank", &self->rows));
-    ZONAL_TRY(take(spec->queries * spec->dim, "the queries", &self->unit));
-    ZONAL_TRY(take(spec->queries * self->width, "a panel of cosines", &self->panel));
-    ZONAL_TRY(take(spec->queries * self->keep, "the candidates", &self->best));
-    ZONAL_TRY(take(spec->queries * k, "the neighbours", &self->cosine));
-    ZONAL_TRY(take(spec->queries * k, "the neighbours", &self->row));
-    return take(1, "the flag for bad rows", &self->bad);
+    ZONAL_TRY(alloc(spec->rows * spec->dim, "the bank", &self->rows));
+    ZONAL_TRY(alloc(spec->queries * spec->dim, "the queries", &self->unit));
+    ZONAL_TRY(alloc(spec->queries * self->width, "a panel of cosines", &self->panel));
+    ZONAL_TRY(alloc(spec->queries * self->keep, "the candidates", &self->best));
+    ZONAL_TRY(alloc(spec->queries * k, "the neighbours", &self->cosine));
+    ZONAL_TRY(alloc(spec->queries * k, "the neighbours", &self->row));
+    return alloc(1, "the flag for bad rows", &self->bad);
 }
 
 static zonal_status prepare(zonal__neighbours *self) {
-    ZONAL_TRY(take_memory(self));
+    ZONAL_TRY(allocate(self));
     ZONAL_TRY(zonal__cuda_open_stream((void **)&self->stream));
     ZONAL_TRY(blas_status(cublasCreate(&self->blas)));
     ZONAL_TRY(blas_status(cublasSetMathMode(self->blas, CUBLAS_DEFAULT_MATH)));

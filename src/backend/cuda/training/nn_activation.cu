@@ -20,7 +20,8 @@ __device__ static inline void activate_at(const activation_args &args, int64_t i
     nn_widen(nn_read<T, V>((const T *)args.x + i), x);
     if (args.dy) nn_widen(nn_read<T, V>((const T *)args.dy + i), dy);
 #pragma unroll
-    for (int k = 0; k < V; k++) x[k] = args.dy ? dy[k] * nn_slope<A>(x[k]) : nn_activate<A>(x[k]);
+    for (int k = 0; k < V; k++)
+        x[k] = args.dy ? dy[k] * nn_derivative<A>(x[k]) : nn_activate<A>(x[k]);
     nn_write((T *)args.out + i, x);
 }
 

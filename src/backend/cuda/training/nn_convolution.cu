@@ -1,15 +1,15 @@
 /*
  * Convolutions on CUDA: three plans (nn_plan.cuh), and for the first layer of a network in bf16
- * either own kernels (nn_stem_window.h: 7 x 7), where they do the shape, or plans on pictures and
+ * either own kernels (nn_stem_window.h: 7 x 7), where they do the shape, or plans on images and
  * weights whose channels are filled up (nn_stem.h: 3 x 3).
  *
- * A filled layer keeps the filled pictures in "saved", from where the filter's gradient reads them,
+ * A filled layer keeps the filled images in "saved", from where the filter's gradient reads them,
  * or in scratch when it is made forward_only. For these two the input gradient, which training
  * never asks of a first layer, is computed by plain loops, so that no plan and workspace are kept
  * for it.
  *
  * Scratch, each part aligned to ZONAL__PLAN_ALIGNMENT: the workspace of the plans or of the own
- * kernels, the filled weights or their gradient, the filled pictures when they are not saved.
+ * kernels, the filled weights or their gradient, the filled images when they are not saved.
  */
 #include "backend/cuda/training/nn.cuh"
 #include "backend/cuda/training/nn_direct.cuh"
@@ -86,7 +86,7 @@ static void destroy(zonal__layer *layer) {
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Rows of channels: a pixel's, a tap's. */
-static int64_t picture_rows(const convolution *c) {
+static int64_t image_rows(const convolution *c) {
     return c->layer.spec.n * c->layer.spec.h * c->layer.spec.w;
 }
 
@@ -94,8 +94,8 @@ static int64_t weight_rows(const convolution *c) {
     return (int64_t)c->layer.out_channels * c->layer.spec.kernel * c->layer.spec.kernel;
 }
 
-static size_t filled_picture_bytes(const convolution *c) {
-    return c->filled ? (size_t)picture_rows(c) * ZONAL__STEM_FILLED * 2 : 0;
+static size_t filled_image_bytes(const convolution *c) {
+    return c->filled ? (size_t)image_rows(c) * ZONAL__STEM_FILLED * 2 : 0;
 }
 
 /* The gradient's, which is fp32; the weights themselves take half of it. */
@@ -105,13 +105,13 @@ static size_t filled_weight_bytes(const convolution *c) {
 }
 
 static size_t saved_bytes(const zonal__layer *layer) {
-    return filled_picture_bytes((const convolution *)layer);
+    return filled_image_bytes((const convolution *)layer);
 }
 
 static size_t scratch_bytes(const zonal__layer *layer) {
     const convolution *c = (const convolution *)layer;
     size_t bytes = c->workspace + filled_weight_bytes(c);
-    if (layer->spec.forward_only) bytes += filled_picture_bytes(c);
+    if (layer->spec.forward_only) bytes += filled_image_bytes(c);
     return bytes ? bytes + ZONAL__PLAN_ALIGNMENT : 0; /* scratch is aligned to 64 only */
 }
 
@@ -125,11 +125,10 @@ static zonal_status forward_filled(convolution *c, const zonal__layer_arrays *ar
     const zonal__layer_spec *spec = &c->layer.spec;
     cudaStream_t stream = c->layer.stream;
     char *workspace = workspace_in(arrays), *weights = workspace + c->workspace;
-    void *pictures =
-        spec->forward_only ? (void *)(weights + filled_weight_bytes(c)) : arrays->saved;
-    ZONAL_TRY(stem_fill(picture_rows(c), spec->channels, stream, arrays->x, pictures));
+    void *images = spec->forward_only ? (void *)(weights + filled_weight_bytes(c)) : arrays->saved;
+    ZONAL_TRY(stem_fill(image_rows(c), spec->channels, stream, arrays->x, images));
     ZONAL_TRY(stem_fill(weight_rows(c), spec->channels, stream, arrays->weight, weights));
-    zonal__plan_arrays filled = {pictures, weights, arrays->y, workspace, 0};
+    zonal__plan_arrays filled = {images, weights, arrays->y, workspace, 0};
     return zonal__plan_run(c->plan[ZONAL__FORWARD], stream, &filled);
 }
 
@@ -144,7 +143,7 @@ static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arra
 }
 
 /* dx of an own or filled layer, where it is wanted. */
-static zonal_status backward_to_pictures(convolution *c, const zonal__layer_arrays *arrays) {
+static zonal_status backward_to_images(convolution *c, const zonal__layer_arrays *arrays) {
     if (!arrays->dx) return ZONAL_OK;
     zonal__plan_shape shape = shape_of(c, ZONAL__DATA, c->layer.spec.channels);
     zonal__plan_arrays plain = {arrays->dx, arrays->weight, arrays->dy, NULL, 0};
@@ -154,7 +153,7 @@ static zonal_status backward_to_pictures(convolution *c, const zonal__layer_arra
 static zonal_status backward_own(convolution *c, const zonal__layer_arrays *arrays) {
     ZONAL_TRY(zonal__stem_filter(&c->window, c->layer.stream, arrays->x, arrays->dy,
                                  workspace_in(arrays), arrays->accumulate, arrays->dweight));
-    return backward_to_pictures(c, arrays);
+    return backward_to_images(c, arrays);
 }
 
 static zonal_status backward_filled(convolution *c, const zonal__layer_arrays *arrays) {
@@ -164,7 +163,7 @@ static zonal_status backward_filled(convolution *c, const zonal__layer_arrays *a
     ZONAL_TRY(zonal__plan_run(c->plan[ZONAL__FILTER], layer->stream, &filled));
     ZONAL_TRY(stem_take_gradient(weight_rows(c), layer->spec.channels, layer->stream, gradient,
                                  arrays->accumulate, arrays->dweight));
-    return backward_to_pictures(c, arrays);
+    return backward_to_images(c, arrays);
 }
 
 static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arrays) {

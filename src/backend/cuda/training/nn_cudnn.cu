@@ -204,7 +204,7 @@ static zonal_status write_knob(cudnnBackendDescriptor_t knob, char *text, size_t
 
 /* The text of one configuration; empty when it may not compete. */
 static zonal_status write_config(descriptors *all, cudnnBackendDescriptor_t config,
-                                 zonal_dtype dtype, char text[ZONAL__CHOICE_TEXT]) {
+                                 zonal_dtype dtype, char text[ZONAL__AUTOTUNE_TEXT]) {
     cudnnBackendDescriptor_t engine, knob[CUDNN_KNOB_TYPE_COUNTS];
     int64_t number, count;
     int may;
@@ -221,9 +221,9 @@ static zonal_status write_config(descriptors *all, cudnnBackendDescriptor_t conf
     ZONAL_TRY(ZONAL_CUDNN(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                                    CUDNN_KNOB_TYPE_COUNTS, &count, knob)));
-    snprintf(text, ZONAL__CHOICE_TEXT, "%s %lld", zonal__way_cudnn.name, (long long)number);
+    snprintf(text, ZONAL__AUTOTUNE_TEXT, "%s %lld", zonal__way_cudnn.name, (long long)number);
     for (int64_t i = 0; i < count && i < CUDNN_KNOB_TYPE_COUNTS; i++)
-        ZONAL_TRY(write_knob(knob[i], text, ZONAL__CHOICE_TEXT));
+        ZONAL_TRY(write_knob(knob[i], text, ZONAL__AUTOTUNE_TEXT));
     return ZONAL_OK;
 }
 
@@ -251,7 +251,7 @@ static zonal_status ask_heuristic(descriptors *all, cudnnBackendDescriptor_t gra
                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS,
                                                    &count, config)));
     for (int64_t i = 0; i < count && i < MOST_CONFIGS && contenders->count < most; i++) {
-        char text[ZONAL__CHOICE_TEXT];
+        char text[ZONAL__AUTOTUNE_TEXT];
         descriptors read = {};
         zonal_status status = write_config(&read, config[i], dtype, text);
         drop(&read);
@@ -464,7 +464,7 @@ static zonal_status run(void *object, cudaStream_t stream, const zonal__plan_arr
     cudnnStatus_t status = execute(p, handle, stream, array, arrays->workspace);
     zonal__libraries_unlock();
     if (status != CUDNN_STATUS_SUCCESS) {
-        char what[ZONAL__CHOICE_KEY];
+        char what[ZONAL__AUTOTUNE_KEY];
         zonal__plan_describe(&p->shape, what);
         return ZONAL_FAIL(ZONAL_DEVICE, "cuDNN failed at %s: %s", what,
                           cudnnGetErrorString(status));

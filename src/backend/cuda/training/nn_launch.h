@@ -1,6 +1,6 @@
 /*
- * How the norms, pools and optimisers on CUDA are cut into blocks: arithmetic alone, plain C, so
- * that it is tested without a GPU (test_cuda_nn_launch.c). The kernels read the shapes.
+ * How the batch norms, pools and optimisers on CUDA are cut into blocks: arithmetic alone, plain C,
+ * so that it is tested without a GPU (test_cuda_nn_launch.c). The kernels read the shapes.
  *
  * An array of rows of channels is cut into columns of at most ZONAL__NN_TILE channels, and each
  * column is shared by blocks that take "down" rows at a time. A thread keeps to its channels, so it

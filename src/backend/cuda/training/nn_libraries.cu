@@ -1,4 +1,4 @@
-/* Handles, errors and choices of the process: nn_libraries.cuh. */
+/* Handles, errors and the autotuning cache of the process: nn_libraries.cuh. */
 #include "backend/cuda/training/nn_libraries.cuh"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static struct {
     pthread_mutex_t lock;       /* for all that follows */
     cudnnHandle_t cudnn[MOST_DEVICES];
     cublasLtHandle_t lt[MOST_DEVICES];
-    zonal__choices *choices[MOST_DEVICES]; /* NULL: none yet */
+    zonal__autotune_cache *cache[MOST_DEVICES]; /* NULL: none yet */
 } process = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, {}, {}, {}};
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -91,41 +91,42 @@ void zonal__libraries_unlock(void) {
     pthread_mutex_unlock(&process.cudnn_lock);
 }
 
-/* ---- choices --------------------------------------------------------------------------------- */
+/* ---- the autotuning cache -------------------------------------------------------------------- */
 
 /* Those of the current device; it is locked. GPUs of one machine may differ. */
-static zonal_status choices_here(zonal__choices **out) {
+static zonal_status choices_here(zonal__autotune_cache **out) {
     int device;
     void *memory;
     *out = NULL;
     ZONAL_TRY(current_device(&device));
-    if (!process.choices[device]) {
-        ZONAL_TRY(zonal__alloc(1, sizeof(zonal__choices), "the table of choices", &memory));
-        process.choices[device] = (zonal__choices *)memory;
+    if (!process.cache[device]) {
+        ZONAL_TRY(zonal__alloc(1, sizeof(zonal__autotune_cache), "the autotuning cache", &memory));
+        process.cache[device] = (zonal__autotune_cache *)memory;
     }
-    *out = process.choices[device];
+    *out = process.cache[device];
     return ZONAL_OK;
 }
 
-int zonal__libraries_find(const char *key, char text[ZONAL__CHOICE_TEXT]) {
-    zonal__choices *choices;
+int zonal__libraries_find(const char *key, char text[ZONAL__AUTOTUNE_TEXT]) {
+    zonal__autotune_cache *cache;
     pthread_mutex_lock(&process.lock);
     const char *found =
-        choices_here(&choices) == ZONAL_OK ? zonal__choices_find(choices, key) : NULL;
+        choices_here(&cache) == ZONAL_OK ? zonal__autotune_cache_find(cache, key) : NULL;
     if (found) memcpy(text, found, strlen(found) + 1);
     pthread_mutex_unlock(&process.lock);
     return found != NULL;
 }
 
 void zonal__libraries_put(const char *key, const char *text) {
-    zonal__choices *choices;
+    zonal__autotune_cache *cache;
     pthread_mutex_lock(&process.lock);
-    int kept = choices_here(&choices) == ZONAL_OK && zonal__choices_put(choices, key, text);
+    int kept = choices_here(&cache) == ZONAL_OK && zonal__autotune_cache_put(cache, key, text);
     pthread_mutex_unlock(&process.lock);
-    if (!kept) zonal__log("the measured choice for %s is not kept: there is no room for it", key);
+    if (!kept)
+        zonal__log("the measured algorithm for %s is not kept: there is no room for it", key);
 }
 
-/* What a choice is good for: another GPU or library may number its algorithms differently. */
+/* Where an entry holds: another GPU or library may number its algorithms differently. */
 static zonal_status describe_machine(const zonal__device *device, char *out, size_t size) {
     zonal_device_info info;
     ZONAL_TRY(zonal__device_describe(device, &info));
@@ -136,24 +137,24 @@ static zonal_status describe_machine(const zonal__device *device, char *out, siz
 
 extern "C" zonal_status zonal__cuda_choices_read(const zonal__device *device, const char *path) {
     char machine[256];
-    zonal__choices *choices;
+    zonal__autotune_cache *cache;
     zonal__cuda_on on(device);
     ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = choices_here(&choices);
-    if (status == ZONAL_OK) status = zonal__choices_read(choices, machine, path);
+    zonal_status status = choices_here(&cache);
+    if (status == ZONAL_OK) status = zonal__autotune_cache_read(cache, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;
 }
 
 extern "C" zonal_status zonal__cuda_choices_write(const zonal__device *device, const char *path) {
     char machine[256];
-    zonal__choices *choices;
+    zonal__autotune_cache *cache;
     zonal__cuda_on on(device);
     ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = choices_here(&choices);
-    if (status == ZONAL_OK) status = zonal__choices_write(choices, machine, path);
+    zonal_status status = choices_here(&cache);
+    if (status == ZONAL_OK) status = zonal__autotune_cache_write(cache, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;
 }

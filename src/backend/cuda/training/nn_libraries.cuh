@@ -1,6 +1,6 @@
 /*
  * cuDNN and cuBLASLt as the layers use them: their errors as a status, one handle of each for every
- * device of the process, and the process's table of measured choices (backend/training/choices.h).
+ * device of the process, and the process's autotuning cache (backend/training/autotune_cache.h).
  *
  * The handles and the table are made on first use and live until the process ends: layers come and
  * go, and making a handle takes a second. cuDNN's handle is one thread's at a time: whoever calls
@@ -15,7 +15,7 @@
 #include "backend/cuda/common.cuh"
 
 extern "C" {
-#include "backend/training/choices.h"
+#include "backend/training/autotune_cache.h"
 }
 
 /* ZONAL_CUDNN(cudnnSetStream(...)), ZONAL_LT(cublasLtMatmul(...)): a call as a status. */
@@ -35,9 +35,9 @@ zonal_status zonal__libraries_lt(cublasLtHandle_t *out);
 void zonal__libraries_lock(void);
 void zonal__libraries_unlock(void);
 
-/* The process's choices. find: 1 and the text, or 0. put: a full table is said in the log, since a
+/* The process's cache. find: 1 and the text, or 0. put: a full table is said in the log, since a
  * later process then measures anew. */
-int zonal__libraries_find(const char *key, char text[ZONAL__CHOICE_TEXT]);
+int zonal__libraries_find(const char *key, char text[ZONAL__AUTOTUNE_TEXT]);
 void zonal__libraries_put(const char *key, const char *text);
 }
 

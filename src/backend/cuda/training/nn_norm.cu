@@ -323,7 +323,8 @@ static zonal_status create(zonal__layer *opaque) {
     ZONAL_TRY(load_kernels(&layer->kernels));
     ZONAL_TRY(cut(layer));
     size_t tickets = (size_t)(layer->shape.columns + layer->resident.shape.columns);
-    ZONAL_TRY(zonal__cuda_take(tickets * sizeof *layer->tickets, "the tickets of a norm", &memory));
+    ZONAL_TRY(zonal__cuda_malloc(tickets * sizeof *layer->tickets, "the tickets of a batch norm",
+                                 &memory));
     layer->tickets = (unsigned *)memory;
     return ZONAL_CUDA(
         cudaDeviceSynchronize()); /* they are zeroed; the stream of a run would not wait */

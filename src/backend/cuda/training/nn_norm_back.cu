@@ -1,5 +1,5 @@
 /*
- * The way back through a norm on CUDA. With g = (dy + dy_more) activation'(z) and m elements,
+ * The way back through a batch norm on CUDA. With g = (dy + dy_more) activation'(z) and m elements,
  *
  *     dbias = sum of g,  dscale = sum of g xhat,
  *     dx = scale inverse (g - dbias/m - xhat dscale/m)
@@ -42,8 +42,8 @@ __device__ static inline back_row<T, V> read_row(const norm_args &args, int64_t 
 
 /* The activation's derivative. */
 template <typename T, int V, zonal__activation A, bool RESIDUAL>
-__device__ static inline void slopes_of(const norm_line<V> &line, const back_row<T, V> &row,
-                                        const float (&x)[V], float (&slope)[V]) {
+__device__ static inline void derivatives_of(const norm_line<V> &line, const back_row<T, V> &row,
+                                             const float (&x)[V], float (&derivative)[V]) {
     constexpr bool OTHER =
         A == ZONAL__ACTIVATION_RELU ? V == 1 : A == ZONAL__ACTIVATION_GELU && RESIDUAL;
     float other[V] = {};
@@ -51,9 +51,9 @@ __device__ static inline void slopes_of(const norm_line<V> &line, const back_row
 #pragma unroll
     for (int k = 0; k < V; k++) {
         if (A == ZONAL__ACTIVATION_RELU)
-            slope[k] = V > 1 ? (float)(row.positive >> k & 1) : nn_slope<A>(other[k]);
+            derivative[k] = V > 1 ? (float)(row.positive >> k & 1) : nn_derivative<A>(other[k]);
         else
-            slope[k] = nn_slope<A>(norm_before(line, k, x[k]) + other[k]);
+            derivative[k] = nn_derivative<A>(norm_before(line, k, x[k]) + other[k]);
     }
 }
 
@@ -61,16 +61,16 @@ __device__ static inline void slopes_of(const norm_line<V> &line, const back_row
 template <typename T, int V, zonal__activation A, bool RESIDUAL>
 __device__ static inline void gradient_of(const norm_args &args, const norm_line<V> &line,
                                           const back_row<T, V> &row, float (&x)[V], float (&g)[V]) {
-    float more[V] = {}, slope[V];
+    float more[V] = {}, derivative[V];
     nn_widen(row.x, x);
     nn_widen(row.dy, g);
     if (args.dy_more) nn_widen(row.more, more);
-    if (A != ZONAL__ACTIVATION_NONE) slopes_of<T, V, A, RESIDUAL>(line, row, x, slope);
+    if (A != ZONAL__ACTIVATION_NONE) derivatives_of<T, V, A, RESIDUAL>(line, row, x, derivative);
 #pragma unroll
     for (int k = 0; k < V; k++) {
         g[k] += more[k];
         /* A product, not a choice: a NaN is passed on, as the reference does. */
-        if (A != ZONAL__ACTIVATION_NONE) g[k] *= slope[k];
+        if (A != ZONAL__ACTIVATION_NONE) g[k] *= derivative[k];
     }
 }
 

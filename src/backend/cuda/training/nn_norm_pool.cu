@@ -1,7 +1,7 @@
 /*
- * A norm and a max pool as one layer on CUDA: backend/training/nn.h, NORM_POOL, for windows of 3 x
- * 3 that lie 2 apart with a padding of 1. Memory sets the pace, and the array between the two, four
- * times y, is never written.
+ * A batch norm and a max pool as one layer on CUDA: backend/training/nn.h, NORM_POOL, for windows
+ * of 3 x 3 that lie 2 apart with a padding of 1. Memory sets the pace, and the array between the
+ * two, four times y, is never written.
  *
  * Forward takes two kernels: the norm's "statistics", and one that reads x, normalises it and takes
  * the largest of each window. A thread walks down a column of windows, so that the row which two of
@@ -551,14 +551,15 @@ static zonal_status create(zonal__layer *opaque) {
     const zonal__layer_spec *spec = &opaque->spec;
     void *memory;
     if (spec->kernel != KERNEL || spec->stride != STRIDE || spec->pad != PAD)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "on CUDA a norm with a max pool has kernel 3, stride 2 and padding 1, "
-                          "got %d, %d and %d; use a norm and a max pool one after the other",
-                          spec->kernel, spec->stride, spec->pad);
+        return ZONAL_FAIL(
+            ZONAL_UNSUPPORTED,
+            "on CUDA a batch norm with a max pool has kernel 3, stride 2 and padding 1, "
+            "got %d, %d and %d; use a batch norm and a max pool one after the other",
+            spec->kernel, spec->stride, spec->pad);
     ZONAL_TRY(cut(layer));
     ZONAL_TRY(prepare(layer));
-    ZONAL_TRY(zonal__cuda_take((size_t)layer->shape.columns * sizeof *layer->tickets,
-                               "the tickets of a norm", &memory));
+    ZONAL_TRY(zonal__cuda_malloc((size_t)layer->shape.columns * sizeof *layer->tickets,
+                                 "the tickets of a batch norm", &memory));
     layer->tickets = (unsigned *)memory;
     return ZONAL_CUDA(
         cudaDeviceSynchronize()); /* they are zeroed; the stream of a run would not wait */

@@ -1,8 +1,8 @@
 /*
- * Norms in one kernel, whose blocks all run at once (a cooperative launch). A thread reads its rows
- * once and keeps them, the last "held" of them in registers; the blocks of a column of 32 channels
- * leave their sums to each other and wait; then each adds them all, in the same order, and has what
- * it needs to finish its rows. So there is one launch, and x is read once.
+ * Batch norms in one kernel, whose blocks all run at once (a cooperative launch). A thread reads
+ * its rows once and keeps them, the last "held" of them in registers; the blocks of a column of 32
+ * channels leave their sums to each other and wait; then each adds them all, in the same order, and
+ * has what it needs to finish its rows. So there is one launch, and x is read once.
  *
  * Rows beyond those held are read again, from the cache.
  */

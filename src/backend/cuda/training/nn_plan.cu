@@ -38,9 +38,10 @@ static const char *dtype_name(zonal_dtype dtype) {
     return dtype == ZONAL_DTYPE_BF16 ? "bf16" : "fp32";
 }
 
-void zonal__plan_describe(const zonal__plan_shape *shape, char out[ZONAL__CHOICE_KEY]) {
+void zonal__plan_describe(const zonal__plan_shape *shape, char out[ZONAL__AUTOTUNE_KEY]) {
     static const char *const names[] = {"forward", "data", "filter"};
-    snprintf(out, ZONAL__CHOICE_KEY, "%s %s to %s, %lldx%dx%dx%d to %d, kernel %d stride %d pad %d",
+    snprintf(out, ZONAL__AUTOTUNE_KEY,
+             "%s %s to %s, %lldx%dx%dx%d to %d, kernel %d stride %d pad %d",
              names[shape->direction], dtype_name(shape->dtype), dtype_name(shape->out_dtype),
              (long long)shape->n, shape->h, shape->w, shape->c, shape->k, shape->kernel,
              shape->stride, shape->pad);
@@ -127,7 +128,7 @@ typedef struct contest {
 static zonal_status take_arrays(contest *c) {
     for (int i = 0; i < 3; i++) {
         int64_t count = zonal__plan_elements(c->shape, i);
-        ZONAL_TRY(zonal__cuda_take(bytes_of(c->shape, i), "measuring a layer", &c->array[i]));
+        ZONAL_TRY(zonal__cuda_malloc(bytes_of(c->shape, i), "measuring a layer", &c->array[i]));
         if (i == zonal__plan_output(c->shape)) continue;
         if (c->shape->dtype == ZONAL_DTYPE_BF16)
             fill_random<<<1024, 256>>>((__nv_bfloat16 *)c->array[i], count);
@@ -150,8 +151,8 @@ static zonal_status enqueue(void *context, void *stream) {
 
 static zonal_status time_plan(contest *c, zonal__plan *plan, double *microseconds) {
     c->plan = plan;
-    ZONAL_TRY(zonal__cuda_take(zonal__plan_workspace(plan) + 1, "measuring a layer",
-                               &c->arrays.workspace));
+    ZONAL_TRY(zonal__cuda_malloc(zonal__plan_workspace(plan) + 1, "measuring a layer",
+                                 &c->arrays.workspace));
     zonal_status status = zonal__cuda_time(enqueue, c, 1, 1, RUNS, microseconds);
     cudaFree(c->arrays.workspace);
     c->arrays.workspace = NULL;
@@ -219,13 +220,13 @@ static zonal_status choose(const zonal__plan_shape *shape, const char *key,
 }
 
 static zonal_status create(const zonal__plan_shape *shape, zonal__plan **out) {
-    char key[ZONAL__CHOICE_KEY], text[ZONAL__CHOICE_TEXT];
+    char key[ZONAL__AUTOTUNE_KEY], text[ZONAL__AUTOTUNE_TEXT];
     void *memory;
     zonal__plan_describe(shape, key);
     if (zonal__libraries_find(key, text)) {
         zonal_status status = build(shape, text, out);
         if (status == ZONAL_OK || status == ZONAL_MEMORY) return status;
-        zonal__log("the choice \"%s\" for %s does not work here; measuring again", text, key);
+        zonal__log("the entry \"%s\" for %s does not work here; measuring again", text, key);
     }
     ZONAL_TRY(zonal__alloc(1, sizeof(zonal__contenders), "the contenders", &memory));
     zonal_status status = choose(shape, key, (zonal__contenders *)memory, out);

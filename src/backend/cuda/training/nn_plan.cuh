@@ -6,14 +6,14 @@
  *     DATA      dx from dy and weight
  *     FILTER    dweight from x and dy
  *
- * A linear layer is a convolution of 1 x 1 pictures with a 1 x 1 kernel. Three ways compete, each a
+ * A linear layer is a convolution of 1 x 1 images with a 1 x 1 kernel. Three ways compete, each a
  * table of its own: cuDNN's engines (nn_cudnn.cu), matrix products of cuBLASLt for 1 x 1 kernels of
  * stride 1 (nn_product.cu) and own plain loops (nn_direct.cu), taken only where the others have
  * nothing. What is the same in every run is all that may be chosen: ways that add in a changing
  * order are left out, and so are, in fp32, those that multiply less than fp32.
  *
  * A way tells its contenders as texts, from which each can be built again. The fastest one's text
- * is kept in the process's table of choices (nn_libraries.cuh): a shape is measured once a process,
+ * is kept in the process's autotuning cache (nn_libraries.cuh): a shape is measured once a process,
  * and not at all where the table came from a file.
  */
 #ifndef ZONAL_BACKEND_CUDA_TRAINING_NN_PLAN_CUH
@@ -22,7 +22,7 @@
 #include "backend/cuda/common.cuh"
 
 extern "C" {
-#include "backend/training/choices.h"
+#include "backend/training/autotune_cache.h"
 }
 
 typedef enum zonal__direction {
@@ -57,7 +57,7 @@ enum {
 /* Texts, most promising first. */
 typedef struct zonal__contenders {
     int count;
-    char text[ZONAL__PLAN_CONTENDERS][ZONAL__CHOICE_TEXT];
+    char text[ZONAL__PLAN_CONTENDERS][ZONAL__AUTOTUNE_TEXT];
 } zonal__contenders;
 
 typedef struct zonal__way {
@@ -77,7 +77,7 @@ typedef struct zonal__plan zonal__plan;
 extern "C" {
 extern const zonal__way zonal__way_cudnn, zonal__way_product, zonal__way_direct;
 
-/* Measures, or takes the choice that is known. *out is NULL on failure: ZONAL_MEMORY where the
+/* Measures, or takes the entry that is known. *out is NULL on failure: ZONAL_MEMORY where the
  * arrays of the shape do not fit on the device. */
 zonal_status zonal__plan_create(const zonal__plan_shape *shape, zonal__plan **out);
 void zonal__plan_destroy(zonal__plan *plan); /* accepts NULL */
@@ -92,7 +92,7 @@ zonal_status zonal__plan_run(zonal__plan *plan, cudaStream_t stream,
 int64_t zonal__plan_elements(const zonal__plan_shape *shape, int which);
 int zonal__plan_output(const zonal__plan_shape *shape);
 /* The shape as the key of the table and for error sentences. */
-void zonal__plan_describe(const zonal__plan_shape *shape, char out[ZONAL__CHOICE_KEY]);
+void zonal__plan_describe(const zonal__plan_shape *shape, char out[ZONAL__AUTOTUNE_KEY]);
 /* The next free text; NULL when there is no room. */
 char *zonal__contenders_next(zonal__contenders *contenders);
 }

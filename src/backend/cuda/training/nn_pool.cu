@@ -234,7 +234,7 @@ static zonal_status create_mean(zonal__layer *opaque) {
     int64_t pixels = (int64_t)spec->h * spec->w;
     if (pixels > INT32_MAX)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "on CUDA a mean pool takes pictures of fewer than 2^31 pixels, got %d x "
+                          "on CUDA a mean pool takes images of fewer than 2^31 pixels, got %d x "
                           "%d; use smaller ones, or the device cpu",
                           spec->h, spec->w);
     zonal__pool_shape_make(spec->n, (int)pixels, spec->channels, &layer->shape);

@@ -1,5 +1,5 @@
 /*
- * The kernels of a first convolution in the filled form: pictures and weights into it, the weights'
+ * The kernels of a first convolution in the filled form: images and weights into it, the weights'
  * gradient back. The index arithmetic is nn_stem.h's. bf16 only: in fp32 there are no tensor cores
  * to please.
  */

@@ -1,9 +1,9 @@
 /*
- * The first convolution of a network for small pictures, 3 x 3 of stride 1 and pad 1 on 1 or 3
- * channels, in a form that tensor cores like: the channels of pictures and weights are filled up
+ * The first convolution of a network for small images, 3 x 3 of stride 1 and pad 1 on 1 or 3
+ * channels, in a form that tensor cores like: the channels of images and weights are filled up
  * with zeros to 8, which in bf16 are 16 bytes. Index arithmetic alone, plain C, so that it is
  * tested without a GPU; the kernels (nn_stem.cuh) call the same functions. The 7 x 7 one for large
- * pictures is in nn_stem_window.h.
+ * images is in nn_stem_window.h.
  *
  * Both arrays, [n][h][w][channels] and [k][3][3][channels], are rows of channels one behind the
  * other, so the functions do not tell them apart.

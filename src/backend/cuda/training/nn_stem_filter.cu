@@ -25,7 +25,7 @@ template <int CHANNELS> struct stage {
 };
 
 /* Begins to copy a tile's dy, 64 channels from "first" on; 0 past the last and right of the
- * picture. */
+ * image. */
 __device__ inline void load_dy(const zonal__stem_window &window, const zonal__stem_tile &tile,
                                int first, const __nv_bfloat16 *dy, __nv_bfloat16 *to) {
     int64_t line = (tile.n * window.out_h + tile.i) * window.out_w;
@@ -48,7 +48,7 @@ __device__ inline void load_stage(const zonal__stem_window &window, int at, int 
 }
 
 /* A lane's pairs of numbers in the windows of two neighbouring outputs, turned to pairs of outputs
- * of the first and of the second number. An output right of the picture has none: its dy is 0, but
+ * of the first and of the second number. An output right of the image has none: its dy is 0, but
  * a pixel may be NaN. */
 template <int CHANNELS>
 __device__ inline void load_pairs(const __nv_bfloat16 *window, int left, unsigned *first,

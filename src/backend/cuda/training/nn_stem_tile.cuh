@@ -1,5 +1,5 @@
 /*
- * What the kernels of the 7 x 7 first convolution share: patches of pictures in shared memory and
+ * What the kernels of the 7 x 7 first convolution share: patches of images in shared memory and
  * the instructions of tensor cores. The shapes are nn_stem_window.h's.
  */
 #ifndef ZONAL_BACKEND_CUDA_TRAINING_NN_STEM_TILE_CUH

@@ -1,19 +1,19 @@
 /*
- * The 7 x 7 convolution of stride 2 and pad 3 on pictures of 1 or 3 channels, as own kernels on
+ * The 7 x 7 convolution of stride 2 and pad 3 on images of 1 or 3 channels, as own kernels on
  * tensor cores compute it (nn_stem_forward.cu, nn_stem_filter.cu): how the work is cut into tiles
  * and where each number of a product lies. Index arithmetic alone, plain C, so that it is tested
  * without a GPU.
  *
  * One row of the window of output (i, j) is 7 pixels from column 2j - 3 on: 7 channels numbers, one
- * after the other as the picture has them. It is widened by the pixel before it, to 8 pixels from
+ * after the other as the image has them. It is widened by the pixel before it, to 8 pixels from
  * the even column 2j - 4 on. So it has 8 channels numbers, which are whole eighths of a product's
  * inner side, and begins at an even place, from where two bf16 numbers are one load of 4 bytes. The
  * products with that pixel do not count: its weight is 0, and forward clears the pixel itself too,
  * since it may be NaN.
  *
  * A tile is a part of an output row, "groups" times 16 columns, or that of several rows. It reads a
- * patch of the picture whose rows begin ZONAL__STEM_LEFT pixels before column 2j of the tile's
- * first output j: a multiple of 8 pixels, hence of 16 bytes where w is one too. Outside the picture
+ * patch of the image whose rows begin ZONAL__STEM_LEFT pixels before column 2j of the tile's
+ * first output j: a multiple of 8 pixels, hence of 16 bytes where w is one too. Outside the image
  * a patch is 0.
  */
 #ifndef ZONAL_BACKEND_CUDA_TRAINING_NN_STEM_WINDOW_H
@@ -41,7 +41,7 @@ typedef struct zonal__stem_window {
     int across, groups; /* tiles beside each other; groups of 16 columns in each, the last fewer */
 } zonal__stem_window;
 
-/* Where a tile lies: its picture and first output. */
+/* Where a tile lies: its image and first output. */
 typedef struct zonal__stem_tile {
     int64_t n;
     int i, j;

@@ -71,7 +71,7 @@ template <zonal__activation A> __device__ inline float nn_activate(float z) {
     return z;
 }
 
-template <zonal__activation A> __device__ inline float nn_slope(float z) {
+template <zonal__activation A> __device__ inline float nn_derivative(float z) {
     if (A == ZONAL__ACTIVATION_RELU) return z <= 0 ? 0 : 1;
     if (A == ZONAL__ACTIVATION_GELU)
         return normcdff(z) + z * expf(-0.5f * z * z) * 0.3989422804f; /* 1/sqrt(2 pi) */

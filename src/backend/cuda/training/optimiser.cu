@@ -293,9 +293,9 @@ static void destroy(zonal__optimiser *optimiser) {
     zonal__free(optimiser);
 }
 
-template <typename T> static zonal_status take(int64_t count, const char *what, T **out) {
+template <typename T> static zonal_status alloc(int64_t count, const char *what, T **out) {
     void *memory;
-    zonal_status status = zonal__cuda_take((size_t)count * sizeof(T), what, &memory);
+    zonal_status status = zonal__cuda_malloc((size_t)count * sizeof(T), what, &memory);
     *out = (T *)memory;
     return status;
 }
@@ -304,18 +304,18 @@ static int64_t chunks_of(const zonal__optimiser_segment *segment) {
     return (segment->count + CHUNK - 1) / CHUNK;
 }
 
-static zonal_status take_memory(zonal__optimiser *optimiser) {
+static zonal_status allocate(zonal__optimiser *optimiser) {
     const char *const *names = zonal__optimiser_state_names(optimiser->spec.kind);
     step_args *args = &optimiser->args;
     chunk *chunks;
-    ZONAL_TRY(take(optimiser->chunk_count, "an optimiser's chunks", &chunks));
+    ZONAL_TRY(alloc(optimiser->chunk_count, "an optimiser's chunks", &chunks));
     args->chunks = chunks;
-    ZONAL_TRY(take(2 * optimiser->chunk_count, "an optimiser's sums", &args->squares));
-    ZONAL_TRY(take(optimiser->segment_count, "an optimiser's segments", &args->segments));
-    ZONAL_TRY(take(2 * optimiser->segment_count, "an optimiser's sums", &args->totals));
-    ZONAL_TRY(take(1, "an optimiser's step", &args->step));
+    ZONAL_TRY(alloc(2 * optimiser->chunk_count, "an optimiser's sums", &args->squares));
+    ZONAL_TRY(alloc(optimiser->segment_count, "an optimiser's segments", &args->segments));
+    ZONAL_TRY(alloc(2 * optimiser->segment_count, "an optimiser's sums", &args->totals));
+    ZONAL_TRY(alloc(1, "an optimiser's step", &args->step));
     for (int i = 0; names[i]; i++)
-        ZONAL_TRY(take(optimiser->spec.count, "the optimiser's state", &args->state[i]));
+        ZONAL_TRY(alloc(optimiser->spec.count, "the optimiser's state", &args->state[i]));
     return ZONAL_OK;
 }
 
@@ -370,7 +370,7 @@ static zonal_status clear_refusal(zonal__optimiser *optimiser) {
 static zonal_status fill(zonal__optimiser *optimiser) {
     void *segments = NULL, *chunks = NULL;
     zonal_status status;
-    ZONAL_TRY(take_memory(optimiser));
+    ZONAL_TRY(allocate(optimiser));
     ZONAL_TRY_GOTO(
         status, done,
         zonal__alloc(optimiser->segment_count, sizeof(segment_state), "the segments", &segments));

@@ -46,15 +46,15 @@ static void choose_element(const zonal__views_spec *spec, zonal__views *views) {
         (grey ? choose_kernels<float, 1> : choose_kernels<float, 3>)(spec, views);
 }
 
-static zonal_status take_memory(zonal__views *views) {
+static zonal_status allocate(zonal__views *views) {
     views_args *args = &views->args;
     size_t at_once = (size_t)args->shape.at_once;
     void *memory;
-    ZONAL_TRY(zonal__cuda_take(at_once * (size_t)args->shape.elements * sizeof *args->kept,
-                               "views between two kernels", &memory));
+    ZONAL_TRY(zonal__cuda_malloc(at_once * (size_t)args->shape.elements * sizeof *args->kept,
+                                 "views between two kernels", &memory));
     args->kept = (uint16_t *)memory;
-    ZONAL_TRY(zonal__cuda_take(at_once * (size_t)args->shape.tiles * sizeof *args->grey_sums,
-                               "the sums of the views' tiles", &memory));
+    ZONAL_TRY(zonal__cuda_malloc(at_once * (size_t)args->shape.tiles * sizeof *args->grey_sums,
+                                 "the sums of the views' tiles", &memory));
     args->grey_sums = (double *)memory;
     return ZONAL_OK;
 }
@@ -71,15 +71,15 @@ static zonal_status fill(const zonal__views_spec *spec, zonal__views *views) {
     zonal__views_shape_make(spec->width, spec->height, spec->channels, spec->count,
                             photographs ? spec->blur_taps : 0, photographs, &args->shape);
     for (int c = 0; c < spec->channels; c++) {
-        args->scale[c] = 1 / spec->deviation[c];
-        args->shift[c] = -spec->mean[c] / spec->deviation[c];
+        args->scale[c] = 1 / spec->std[c];
+        args->shift[c] = -spec->mean[c] / spec->std[c];
     }
     choose_element(spec, views);
     ZONAL_TRY(prepare(views->make, 0));
     ZONAL_TRY(prepare(views->adjust, 0));
     ZONAL_TRY(prepare(views->blur, args->shape.blur_shared));
     if (!photographs) return ZONAL_OK;
-    ZONAL_TRY(take_memory(views));
+    ZONAL_TRY(allocate(views));
     return ZONAL_CUDA(
         cudaDeviceSynchronize()); /* it is zeroed; the stream of a run would not wait */
 }
@@ -130,7 +130,7 @@ static zonal_status run_some(const zonal__views *views, const views_args &args, 
     return launch(views, views->blur, args, blur_tiles, shape.blur_shared);
 }
 
-static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__picture *pictures,
+static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__image_place *images,
                         const zonal__view *view, int64_t count, void *out) {
     zonal__cuda_on on(views->device);
     views_args args = views->args;
@@ -139,7 +139,7 @@ static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__p
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld views were asked for; they were created for %lld",
                           (long long)count, (long long)views->count);
     args.base = base;
-    args.pictures = pictures;
+    args.images = images;
     for (int64_t first = 0; first < count; first += args.shape.at_once) {
         int64_t left = count - first;
         args.views = view + first;

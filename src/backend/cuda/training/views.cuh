@@ -14,9 +14,9 @@ extern "C" {
 
 typedef struct views_args {
     zonal__views_shape shape;
-    float scale[3], shift[3]; /* (x - mean)/deviation = scale x + shift */
+    float scale[3], shift[3]; /* (x - mean)/std = scale x + shift */
     const uint8_t *base;
-    const zonal__picture *pictures;
+    const zonal__image_place *images;
     const zonal__view *views; /* the first of this launch, as out */
     void *out;                /* [at_once][height][width][channels] */
     uint16_t *kept;           /* [at_once][channels][height][width]: views between two kernels */

@@ -34,12 +34,12 @@ __device__ inline void blur_run(const float *from, int step, const float *weight
 }
 
 /* The Gaussian's weights, by the first warp; they add up to 1. */
-__device__ inline void find_blur_weights(float deviation, int radius, float *weight) {
+__device__ inline void find_blur_weights(float sigma, int radius, float *weight) {
     int lane = (int)threadIdx.x % 32;
     float sum = 0;
     if (threadIdx.x >= 32) return;
     for (int t = lane; t <= 2 * radius; t += 32) {
-        float z = (float)(t - radius) / deviation;
+        float z = (float)(t - radius) / sigma;
         weight[t] = expf(-0.5f * z * z);
         sum += weight[t];
     }

@@ -56,15 +56,15 @@ typedef struct column_source {
 
 __device__ inline column_source find_column(const views_args &args, const zonal__view &view,
                                             int x) {
-    const zonal__picture &picture = args.pictures[view.picture];
+    const zonal__image_place &image = args.images[view.image];
     int width = args.shape.width;
     column_source source;
-    source.channels = picture.channels;
-    source.row_bytes = (int64_t)picture.width * picture.channels;
-    source.crop = args.base + picture.offset + view.top * source.row_bytes +
-                  (int64_t)view.left * picture.channels;
+    source.channels = image.channels;
+    source.row_bytes = (int64_t)image.width * image.channels;
+    source.crop = args.base + image.offset + view.top * source.row_bytes +
+                  (int64_t)view.left * image.channels;
     source.crop_height = view.height;
-    source.across = zonal__views_find_taps(view.mirror ? width - 1 - x : x, view.width, width);
+    source.across = zonal__views_find_taps(view.flip ? width - 1 - x : x, view.width, width);
     source.across_sum = 0;
     for (int k = source.across.low; k < source.across.high; k++)
         source.across_sum += zonal__views_weight(&source.across, k);

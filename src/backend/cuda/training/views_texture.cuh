@@ -50,11 +50,11 @@ __device__ inline void draw_noise(const zonal__view &view, int64_t p, float norm
 
 /* Pixel (x, y) of the source, zero outside. */
 template <int S>
-__device__ inline pixel<S> load_pixel(const uint8_t *source, const zonal__picture &picture, int x,
+__device__ inline pixel<S> load_pixel(const uint8_t *source, const zonal__image_place &image, int x,
                                       int y) {
     pixel<S> p = {};
-    if (x < 0 || y < 0 || x >= picture.width || y >= picture.height) return p;
-    const uint8_t *from = source + ((int64_t)y * picture.width + x) * S;
+    if (x < 0 || y < 0 || x >= image.width || y >= image.height) return p;
+    const uint8_t *from = source + ((int64_t)y * image.width + x) * S;
 #pragma unroll
     for (int s = 0; s < S; s++) p.x[s] = (float)__ldg(from + s);
     return p;
@@ -62,16 +62,16 @@ __device__ inline pixel<S> load_pixel(const uint8_t *source, const zonal__pictur
 
 /* Between the four pixels about the point (x, y), in pixels from the centre of the first one. */
 template <int S>
-__device__ inline pixel<S> interpolate(const uint8_t *source, const zonal__picture &picture,
+__device__ inline pixel<S> interpolate(const uint8_t *source, const zonal__image_place &image,
                                        float x, float y) {
-    x = fminf(fmaxf(x, -2), (float)picture.width + 1); /* so that far away fits an int */
-    y = fminf(fmaxf(y, -2), (float)picture.height + 1);
+    x = fminf(fmaxf(x, -2), (float)image.width + 1); /* so that far away fits an int */
+    y = fminf(fmaxf(y, -2), (float)image.height + 1);
     float left = floorf(x), top = floorf(y), right_weight = x - left, lower_weight = y - top;
     int i = (int)top, j = (int)left;
-    pixel<S> a = load_pixel<S>(source, picture, j, i);
-    pixel<S> b = load_pixel<S>(source, picture, j + 1, i);
-    pixel<S> c = load_pixel<S>(source, picture, j, i + 1);
-    pixel<S> d = load_pixel<S>(source, picture, j + 1, i + 1);
+    pixel<S> a = load_pixel<S>(source, image, j, i);
+    pixel<S> b = load_pixel<S>(source, image, j + 1, i);
+    pixel<S> c = load_pixel<S>(source, image, j, i + 1);
+    pixel<S> d = load_pixel<S>(source, image, j + 1, i + 1);
     pixel<S> p;
 #pragma unroll
     for (int s = 0; s < S; s++) {
@@ -83,14 +83,14 @@ __device__ inline pixel<S> interpolate(const uint8_t *source, const zonal__pictu
 }
 
 template <int C>
-__device__ inline pixel<C> map_pixel(const uint8_t *source, const zonal__picture &picture,
+__device__ inline pixel<C> map_pixel(const uint8_t *source, const zonal__image_place &image,
                                      const zonal__view &view, int j, int i) {
     const float *affine = view.affine;
     float across = (float)j + 0.5f, down = (float)i + 0.5f;
     float x = affine[0] * across + affine[1] * down + affine[2] - 0.5f;
     float y = affine[3] * across + affine[4] * down + affine[5] - 0.5f;
-    if (picture.channels == 3) return to_channels<C>(interpolate<3>(source, picture, x, y));
-    return to_channels<C>(interpolate<1>(source, picture, x, y));
+    if (image.channels == 3) return to_channels<C>(interpolate<3>(source, image, x, y));
+    return to_channels<C>(interpolate<1>(source, image, x, y));
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
@@ -98,9 +98,9 @@ __device__ inline pixel<C> map_pixel(const uint8_t *source, const zonal__picture
 /* Pixel (j, i) of the view, finished. normal: its C normal numbers. */
 template <int C>
 __device__ inline pixel<C>
-make_texture_pixel(const views_args &args, const uint8_t *source, const zonal__picture &picture,
+make_texture_pixel(const views_args &args, const uint8_t *source, const zonal__image_place &image,
                    const zonal__view &view, int j, int i, const float *normal) {
-    pixel<C> p = map_pixel<C>(source, picture, view, j, i);
+    pixel<C> p = map_pixel<C>(source, image, view, j, i);
     bool erased = j >= view.erase_left && j - view.erase_left < view.erase_width &&
                   i >= view.erase_top && i - view.erase_top < view.erase_height;
 #pragma unroll
@@ -145,8 +145,8 @@ static __global__ void __launch_bounds__(ZONAL__VIEWS_THREADS)
     const zonal__views_shape &shape = args.shape;
     tile_place tile = find_tile(shape);
     const zonal__view &view = args.views[tile.view];
-    const zonal__picture &picture = args.pictures[view.picture];
-    const uint8_t *source = args.base + picture.offset;
+    const zonal__image_place &image = args.images[view.image];
+    const uint8_t *source = args.base + image.offset;
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     for (int patch = warp; patch < 16; patch += ZONAL__VIEWS_WARPS) { /* 2 across, 8 down */
         int y = tile.top + patch / 2 * 4 + lane / 8;
@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(ZONAL__VIEWS_THREADS)
         if (view.noise != 0) draw_noise<C>(view, at, normal);
 #pragma unroll
         for (int k = 0; k < 2; k++)
-            p[k] = make_texture_pixel<C>(args, source, picture, view, x + k, y, normal + k * C);
+            p[k] = make_texture_pixel<C>(args, source, image, view, x + k, y, normal + k * C);
         put_pair<Out, C>(view_out<Out>(args, tile.view) + at * C, x, shape.width, p);
     }
 }

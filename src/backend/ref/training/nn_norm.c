@@ -33,7 +33,7 @@ static double activate(zonal__activation activation, double z) {
     }
 }
 
-static double slope(zonal__activation activation, double z) {
+static double derivative(zonal__activation activation, double z) {
     switch (activation) {
     case ZONAL__ACTIVATION_RELU:
         return z <= 0 ? 0 : 1;
@@ -123,8 +123,8 @@ static double gradient_before_activation(const zonal__layer *layer,
     double dy = zonal__ref_dy(layer, arrays, at);
     if (activation == ZONAL__ACTIVATION_NONE) return dy;
     if (activation == ZONAL__ACTIVATION_RELU && layer->spec.residual)
-        return dy * slope(activation, zonal__ref_element(layer, arrays->y, at));
-    return dy * slope(activation, before_activation(layer, arrays, own, at));
+        return dy * derivative(activation, zonal__ref_element(layer, arrays->y, at));
+    return dy * derivative(activation, before_activation(layer, arrays, own, at));
 }
 
 static void norm_back_channel(const zonal__layer *layer, const zonal__layer_arrays *arrays,
@@ -168,7 +168,8 @@ void zonal__ref_activation(const zonal__layer *layer, const zonal__layer_arrays 
 void zonal__ref_activation_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
     const zonal__layer_spec *spec = &layer->spec;
     for (int64_t at = 0; arrays->dx && at < elements_of_channel(spec) * spec->channels; at++)
-        zonal__ref_store(layer, arrays->dx, at,
-                         zonal__ref_element(layer, arrays->dy, at) *
-                             slope(spec->activation, zonal__ref_element(layer, arrays->x, at)));
+        zonal__ref_store(
+            layer, arrays->dx, at,
+            zonal__ref_element(layer, arrays->dy, at) *
+                derivative(spec->activation, zonal__ref_element(layer, arrays->x, at)));
 }

@@ -1,5 +1,5 @@
 /*
- * A norm and a max pool as one layer: the two one after the other. Both see x's sides in the
+ * A batch norm and a max pool as one layer: the two one after the other. Both see x's sides in the
  * layer's spec, so they can be run on it as it is.
  *
  * The array between them lies in scratch on the way forward, its gradient on the way back. Saved:

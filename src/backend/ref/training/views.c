@@ -54,10 +54,10 @@ static double grey_of(const double *rgb) {
 }
 
 /* Channel c of a view with "channels", from source pixel (x, y). */
-static double source_at(const uint8_t *base, const zonal__picture *picture, int channels, int64_t x,
-                        int64_t y, int c) {
-    const uint8_t *p = base + picture->offset + (y * picture->width + x) * picture->channels;
-    if (picture->channels == 1) return p[0] / 255.0;
+static double source_at(const uint8_t *base, const zonal__image_place *image, int channels,
+                        int64_t x, int64_t y, int c) {
+    const uint8_t *p = base + image->offset + (y * image->width + x) * image->channels;
+    if (image->channels == 1) return p[0] / 255.0;
     if (channels == 3) return p[c] / 255.0;
     return grey_of((double[3]){p[0] / 255.0, p[1] / 255.0, p[2] / 255.0});
 }
@@ -79,8 +79,9 @@ static void triangle_range(int o, int to, int from, int *low, int *high) {
     *high = (int)fmin(from, ceil(centre + reach));
 }
 
-static double resample(const uint8_t *base, const zonal__picture *picture, const zonal__view *view,
-                       const zonal__views_spec *spec, int i, int j, int c) {
+static double resample(const uint8_t *base, const zonal__image_place *image,
+                       const zonal__view *view, const zonal__views_spec *spec, int i, int j,
+                       int c) {
     int left, right, top, bottom;
     double sum = 0, weights = 0;
     triangle_range(j, spec->width, view->width, &left, &right);
@@ -90,21 +91,21 @@ static double resample(const uint8_t *base, const zonal__picture *picture, const
             double w = triangle(j, spec->width, x, view->width) *
                        triangle(i, spec->height, y, view->height);
             if (w == 0) continue;
-            sum += w * source_at(base, picture, spec->channels, view->left + x, view->top + y, c);
+            sum += w * source_at(base, image, spec->channels, view->left + x, view->top + y, c);
             weights += w;
         }
     return sum / weights;
 }
 
-static void crop(zonal__views *views, const uint8_t *base, const zonal__picture *picture,
+static void crop(zonal__views *views, const uint8_t *base, const zonal__image_place *image,
                  const zonal__view *view) {
     const zonal__views_spec *spec = &views->spec;
     for (int i = 0; i < spec->height; i++)
         for (int j = 0; j < spec->width; j++)
             for (int c = 0; c < spec->channels; c++) {
-                int from = view->mirror ? spec->width - 1 - j : j;
+                int from = view->flip ? spec->width - 1 - j : j;
                 views->now[((int64_t)i * spec->width + j) * spec->channels + c] =
-                    resample(base, picture, view, spec, i, from, c);
+                    resample(base, image, view, spec, i, from, c);
             }
 }
 
@@ -189,12 +190,12 @@ static void blur(zonal__views *views, double sigma) {
             }
 }
 
-static void photograph(zonal__views *views, const uint8_t *base, const zonal__picture *picture,
+static void photograph(zonal__views *views, const uint8_t *base, const zonal__image_place *image,
                        const zonal__view *view) {
     const zonal__views_spec *spec = &views->spec;
     int64_t pixels = (int64_t)spec->width * spec->height;
     double *x = views->now;
-    crop(views, base, picture, view);
+    crop(views, base, image, view);
     for (int a = 0; a < view->adjustments; a++)
         adjust(x, pixels, spec->channels, view->order[a], (double)view->factor[view->order[a]]);
     if (view->grey && spec->channels == 3) make_grey(x, pixels);
@@ -206,16 +207,15 @@ static void photograph(zonal__views *views, const uint8_t *base, const zonal__pi
 /* ---- textures -------------------------------------------------------------------------------- */
 
 /* Between the centres of four source pixels; those outside count as 0. */
-static double sample(const uint8_t *base, const zonal__picture *picture, int channels, double x,
+static double sample(const uint8_t *base, const zonal__image_place *image, int channels, double x,
                      double y, int c) {
     double left = floor(x - 0.5), top = floor(y - 0.5), sum = 0;
     for (int dy = 0; dy < 2; dy++)
         for (int dx = 0; dx < 2; dx++) {
             double column = left + dx, row = top + dy;
-            if (column < 0 || column >= picture->width || row < 0 || row >= picture->height)
-                continue;
+            if (column < 0 || column >= image->width || row < 0 || row >= image->height) continue;
             sum += (1 - fabs(x - 0.5 - column)) * (1 - fabs(y - 0.5 - row)) *
-                   source_at(base, picture, channels, (int64_t)column, (int64_t)row, c);
+                   source_at(base, image, channels, (int64_t)column, (int64_t)row, c);
         }
     return sum;
 }
@@ -232,7 +232,7 @@ static int erased(const zonal__view *view, int i, int j) {
            j >= view->erase_left && j < view->erase_left + view->erase_width;
 }
 
-static void texture(zonal__views *views, const uint8_t *base, const zonal__picture *picture,
+static void texture(zonal__views *views, const uint8_t *base, const zonal__image_place *image,
                     const zonal__view *view) {
     const zonal__views_spec *spec = &views->spec;
     const float *a = view->affine;
@@ -242,7 +242,7 @@ static void texture(zonal__views *views, const uint8_t *base, const zonal__pictu
                 int64_t number = ((int64_t)i * spec->width + j) * spec->channels + c;
                 double x = (double)a[0] * (j + 0.5) + (double)a[1] * (i + 0.5) + (double)a[2];
                 double y = (double)a[3] * (j + 0.5) + (double)a[4] * (i + 0.5) + (double)a[5];
-                double value = sample(base, picture, spec->channels, x, y, c);
+                double value = sample(base, image, spec->channels, x, y, c);
                 value = clamp(value + (double)view->brightness);
                 value = clamp(value * (double)view->contrast);
                 if (view->noise != 0)
@@ -258,7 +258,7 @@ static void store(const zonal__views *views, int64_t index, void *out) {
     int64_t elements = (int64_t)spec->width * spec->height * spec->channels;
     for (int64_t n = 0; n < elements; n++) {
         int c = (int)(n % spec->channels);
-        float x = (float)((views->now[n] - (double)spec->mean[c]) / (double)spec->deviation[c]);
+        float x = (float)((views->now[n] - (double)spec->mean[c]) / (double)spec->std[c]);
         if (spec->dtype == ZONAL_DTYPE_FP32)
             ((float *)out)[index * elements + n] = x;
         else
@@ -266,15 +266,15 @@ static void store(const zonal__views *views, int64_t index, void *out) {
     }
 }
 
-static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__picture *pictures,
+static zonal_status run(zonal__views *views, const uint8_t *base, const zonal__image_place *images,
                         const zonal__view *view, int64_t count, void *out) {
-    ZONAL_TRY(zonal__views_check_run(&views->spec, pictures, view, count));
+    ZONAL_TRY(zonal__views_check_run(&views->spec, images, view, count));
     for (int64_t n = 0; n < count; n++) {
-        const zonal__picture *picture = &pictures[view[n].picture];
+        const zonal__image_place *image = &images[view[n].image];
         if (views->spec.kind == ZONAL__VIEW_PHOTOGRAPH)
-            photograph(views, base, picture, &view[n]);
+            photograph(views, base, image, &view[n]);
         else
-            texture(views, base, picture, &view[n]);
+            texture(views, base, image, &view[n]);
         store(views, n, out);
     }
     return ZONAL_OK;

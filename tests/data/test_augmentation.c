@@ -1,10 +1,10 @@
 /*
- * The laws of views: src/data/view_law.h. Ranges, probabilities and independence are measured on
- * many draws; what they should be is computed from the definitions, by integration where the law of
- * crops has no closed form. The seed is fixed unless given, so that the margins (four standard
- * deviations and more) fail by chance only for one seed in thousands.
+ * The augmentations: src/data/augmentation.h. Ranges, probabilities and independence are measured
+ * on many draws; what they should be is computed from the definitions, by integration where the
+ * distribution of crops has no closed form. The seed is fixed unless given, so that the margins
+ * (four standard deviations and more) fail by chance only for one seed in thousands.
  */
-#include "data/view_law.h"
+#include "data/augmentation.h"
 
 #include <stdlib.h>
 
@@ -13,9 +13,9 @@
 
 enum { DRAWS = 20000 };
 
-static zonal__view draw(const zonal__view_law *law, int64_t sample, int view_number) {
+static zonal__view draw(const zonal__augmentation *augmentation, int64_t sample, int view_number) {
     zonal__view view;
-    zonal__view_draw(law, test_seed, 3, sample, view_number, 500, 375, 224, 224, &view);
+    zonal__view_draw(augmentation, test_seed, 3, sample, view_number, 500, 375, 224, 224, &view);
     return view;
 }
 
@@ -49,12 +49,12 @@ static void check_share(const char *name, int64_t hits, int64_t n, double p) {
 /* Where every crop fits, area and logarithm of the aspect are uniform, and so is the place. */
 static void test_crops_that_fit(void) {
     static double area[DRAWS], aspect[DRAWS], left[DRAWS], top[DRAWS];
-    zonal__view_law law;
-    zonal__view_law_byol(0, &law);
-    law.area = (zonal__range){0.1, 0.5};
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(0, &augmentation);
+    augmentation.area = (zonal__range){0.1, 0.5};
     for (int i = 0; i < DRAWS; i++) {
         zonal__view view;
-        zonal__view_draw(&law, test_seed, 0, i, 0, 3000, 3000, 224, 224, &view);
+        zonal__view_draw(&augmentation, test_seed, 0, i, 0, 3000, 3000, 224, 224, &view);
         area[i] = (double)view.width * view.height / 9e6;
         aspect[i] = log((double)view.width / view.height);
         left[i] = (view.left + 0.5) / (3001 - view.width);
@@ -69,20 +69,22 @@ static void test_crops_that_fit(void) {
     check_uniform("top", DRAWS, top, 0, 1, 0.001);
 }
 
-/* The law of one try, by the midpoint rule over area and log aspect: how likely it fits, and the
- * mean sides of those that do. */
+/* The distribution of one try, by the midpoint rule over area and log aspect: how likely it fits,
+ * and the mean sides of those that do. */
 typedef struct one_try {
     double fits, width, height;
 } one_try;
 
-static one_try integrate_try(const zonal__view_law *law, int width, int height) {
+static one_try integrate_try(const zonal__augmentation *augmentation, int width, int height) {
     enum { STEPS = 1000 };
     one_try sum = {0};
     for (int i = 0; i < STEPS; i++)
         for (int k = 0; k < STEPS; k++) {
-            double a = law->area.low + (law->area.high - law->area.low) * (i + 0.5) / STEPS;
-            double shape = pow(law->aspect.high / law->aspect.low, (k + 0.5) / STEPS);
-            double s = law->aspect.low * shape;
+            double a = augmentation->area.low +
+                       (augmentation->area.high - augmentation->area.low) * (i + 0.5) / STEPS;
+            double shape =
+                pow(augmentation->aspect.high / augmentation->aspect.low, (k + 0.5) / STEPS);
+            double s = augmentation->aspect.low * shape;
             double w = nearbyint(sqrt(width * height * a * s));
             double h = nearbyint(sqrt(width * height * a / s));
             if (w < 1 || h < 1 || w > width || h > height) continue;
@@ -95,12 +97,12 @@ static one_try integrate_try(const zonal__view_law *law, int width, int height) 
 }
 
 static void test_crops_of_photographs(void) {
-    zonal__view_law law;
-    zonal__view_law_byol(0, &law);
-    one_try expected = integrate_try(&law, 500, 375);
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(0, &augmentation);
+    one_try expected = integrate_try(&augmentation, 500, 375);
     double width = 0, height = 0;
     for (int i = 0; i < DRAWS; i++) {
-        zonal__view view = draw(&law, i, 0);
+        zonal__view view = draw(&augmentation, i, 0);
         width += view.width;
         height += view.height;
     }
@@ -112,13 +114,13 @@ static void test_crops_of_photographs(void) {
 
 /* In a strip few tries fit, and after ten the centre is taken. */
 static void check_strip(int width, int height, int centre_width, int centre_height) {
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     int64_t centred = 0;
-    zonal__view_law_byol(0, &law);
-    double misses = pow(1 - integrate_try(&law, width, height).fits, 10);
+    zonal__augmentation_byol(0, &augmentation);
+    double misses = pow(1 - integrate_try(&augmentation, width, height).fits, 10);
     for (int i = 0; i < DRAWS; i++) {
         zonal__view view;
-        zonal__view_draw(&law, test_seed, 1, i, 0, width, height, 224, 224, &view);
+        zonal__view_draw(&augmentation, test_seed, 1, i, 0, width, height, 224, 224, &view);
         CHECK(view.left >= 0 && view.top >= 0 && view.left + view.width <= width &&
               view.top + view.height <= height);
         centred += view.width == centre_width && view.height == centre_height &&
@@ -134,14 +136,14 @@ static void test_crops_of_strips(void) {
     check_strip(100, 1100, 100, 133);
 }
 
-static void test_smallest_pictures(void) {
-    zonal__view_law law;
-    zonal__view_law_byol(0, &law);
+static void test_smallest_images(void) {
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(0, &augmentation);
     for (int width = 1; width <= 4; width++)
         for (int height = 1; height <= 4; height++)
             for (int i = 0; i < 200; i++) {
                 zonal__view view;
-                zonal__view_draw(&law, test_seed, 0, i, 0, width, height, 8, 8, &view);
+                zonal__view_draw(&augmentation, test_seed, 0, i, 0, width, height, 8, 8, &view);
                 CHECK(view.width >= 1 && view.height >= 1 && view.left >= 0 && view.top >= 0 &&
                       view.left + view.width <= width && view.top + view.height <= height);
             }
@@ -149,25 +151,25 @@ static void test_smallest_pictures(void) {
 
 static void test_centre_and_whole(void) {
     static const struct {
-        int picture[2], out[2], crop[4];
+        int image[2], out[2], crop[4];
     } cases[] = {{{256, 256}, {224, 224}, {16, 16, 224, 224}},
                  {{512, 256}, {224, 224}, {144, 16, 224, 224}},
                  {{256, 640}, {224, 112}, {16, 264, 224, 112}},
                  {{1, 1}, {224, 224}, {0, 0, 1, 1}}};
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     zonal__view view;
-    zonal__view_law_centre(&law);
+    zonal__augmentation_center_crop(&augmentation);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        zonal__view_draw(&law, test_seed, 0, 0, 0, cases[i].picture[0], cases[i].picture[1],
+        zonal__view_draw(&augmentation, test_seed, 0, 0, 0, cases[i].image[0], cases[i].image[1],
                          cases[i].out[0], cases[i].out[1], &view);
         CHECK(view.left == cases[i].crop[0] && view.top == cases[i].crop[1]);
         CHECK(view.width == cases[i].crop[2] && view.height == cases[i].crop[3]);
-        CHECK(!view.mirror && !view.adjustments && !view.grey && !view.solarise && view.blur == 0);
+        CHECK(!view.flip && !view.adjustments && !view.grey && !view.solarise && view.blur == 0);
     }
-    zonal__view_law_identity(ZONAL__VIEW_PHOTOGRAPH, &law);
-    view = draw(&law, 0, 0);
+    zonal__augmentation_identity(ZONAL__VIEW_PHOTOGRAPH, &augmentation);
+    view = draw(&augmentation, 0, 0);
     CHECK(view.left == 0 && view.top == 0 && view.width == 500 && view.height == 375);
-    CHECK(!view.mirror && !view.adjustments && !view.grey && !view.solarise && view.blur == 0);
+    CHECK(!view.flip && !view.adjustments && !view.grey && !view.solarise && view.blur == 0);
 }
 
 /* ---- probabilities and ranges ---------------------------------------------------------------- */
@@ -176,12 +178,12 @@ static void check_byol(int view_number, double blur, double solarise) {
     int64_t mirrored = 0, jittered = 0, greyed = 0, blurred = 0, solarised = 0;
     static double factor[4][DRAWS], sigma[DRAWS];
     static const double low[4] = {0.6, 0.6, 0.8, -0.1}, high[4] = {1.4, 1.4, 1.2, 0.1};
-    zonal__view_law law;
-    zonal__view_law_byol(view_number, &law);
-    CHECK_OK(zonal__view_law_check(&law));
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(view_number, &augmentation);
+    CHECK_OK(zonal__augmentation_check(&augmentation));
     for (int i = 0; i < DRAWS; i++) {
-        zonal__view view = draw(&law, i, view_number);
-        mirrored += view.mirror;
+        zonal__view view = draw(&augmentation, i, view_number);
+        mirrored += view.flip;
         jittered += view.adjustments == 4;
         CHECK(view.adjustments == 0 || view.adjustments == 4);
         greyed += view.grey;
@@ -189,7 +191,7 @@ static void check_byol(int view_number, double blur, double solarise) {
         for (int a = 0; a < 4; a++) factor[a][i] = (double)view.factor[a];
         if (view.blur > 0) sigma[blurred++] = (double)view.blur;
     }
-    check_share("mirror", mirrored, DRAWS, 0.5);
+    check_share("flip", mirrored, DRAWS, 0.5);
     check_share("jitter", jittered, DRAWS, 0.8);
     check_share("grey", greyed, DRAWS, 0.2);
     check_share("blur", blurred, DRAWS, blur);
@@ -207,10 +209,10 @@ static void test_byol(void) {
 static void test_orders(void) {
     int64_t count[256] = {0}, jittered = 0, kinds = 0;
     double chi2 = 0;
-    zonal__view_law law;
-    zonal__view_law_byol(0, &law);
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(0, &augmentation);
     for (int i = 0; i < DRAWS; i++) {
-        zonal__view view = draw(&law, i, 0);
+        zonal__view view = draw(&augmentation, i, 0);
         if (view.adjustments < 4) continue;
         jittered++;
         count[view.order[0] << 6 | view.order[1] << 4 | view.order[2] << 2 | view.order[3]]++;
@@ -227,12 +229,12 @@ static void test_orders(void) {
 
 /* An adjustment without strength is left out, and the others keep their order and factors. */
 static void test_no_hue(void) {
-    zonal__view_law law, without;
-    zonal__view_law_byol(0, &law);
-    without = law;
+    zonal__augmentation augmentation, without;
+    zonal__augmentation_byol(0, &augmentation);
+    without = augmentation;
     without.hue = 0;
     for (int i = 0; i < 200; i++) {
-        zonal__view with_hue = draw(&law, i, 0), no_hue = draw(&without, i, 0);
+        zonal__view with_hue = draw(&augmentation, i, 0), no_hue = draw(&without, i, 0);
         int at = 0;
         for (int a = 0; a < with_hue.adjustments; a++)
             if (with_hue.order[a] != ZONAL__ADJUST_HUE)
@@ -272,13 +274,13 @@ static parts take_apart(const zonal__view *view, int width, int height, int out_
 static void test_texture(void) {
     static double angle[DRAWS], scale[DRAWS], shear[DRAWS], across[DRAWS], down[DRAWS];
     static double added[DRAWS], times[DRAWS], sides[2 * DRAWS];
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     int64_t inside = 0;
-    zonal__view_law_texture(&law);
-    CHECK_OK(zonal__view_law_check(&law));
+    zonal__augmentation_texture(&augmentation);
+    CHECK_OK(zonal__augmentation_check(&augmentation));
     for (int i = 0; i < DRAWS; i++) {
         zonal__view view;
-        zonal__view_draw(&law, test_seed, 0, i, 1, 300, 256, 2000, 1000, &view);
+        zonal__view_draw(&augmentation, test_seed, 0, i, 1, 300, 256, 2000, 1000, &view);
         parts p = take_apart(&view, 300, 256, 2000, 1000);
         CHECK_CLOSE(p.upright, 1, 1e-5); /* the map is kept in floats */
         angle[i] = p.angle, scale[i] = log(p.scale), shear[i] = p.shear;
@@ -302,10 +304,10 @@ static void test_texture(void) {
 }
 
 static void test_texture_identity(void) {
-    zonal__view_law law;
+    zonal__augmentation augmentation;
     zonal__view view;
-    zonal__view_law_identity(ZONAL__VIEW_TEXTURE, &law);
-    zonal__view_draw(&law, test_seed, 0, 0, 0, 256, 128, 64, 64, &view);
+    zonal__augmentation_identity(ZONAL__VIEW_TEXTURE, &augmentation);
+    zonal__view_draw(&augmentation, test_seed, 0, 0, 0, 256, 128, 64, 64, &view);
     static const double expected[6] = {4, 0, 0, 0, 2, 0};
     for (int k = 0; k < 6; k++) CHECK_CLOSE((double)view.affine[k], expected[k], 0);
     CHECK(view.brightness == 0 && view.contrast == 1 && view.noise == 0 && view.erase_width == 0);
@@ -321,7 +323,7 @@ static void test_region(void) {
     double corners[4][2];
     zonal__view_region(&view, 224, 224, corners);
     CHECK(memcmp(corners, plain, sizeof plain) == 0);
-    view.mirror = 1;
+    view.flip = 1;
     zonal__view_region(&view, 224, 224, corners);
     CHECK(memcmp(corners, mirrored, sizeof mirrored) == 0);
     zonal__view_region(&quarter, 25, 50, corners);
@@ -334,11 +336,11 @@ static void test_region(void) {
 static void test_repeatable(void) {
     enum { N = 500 };
     static zonal__view forward[N];
-    zonal__view_law law;
-    zonal__view_law_byol(1, &law);
-    for (int i = 0; i < N; i++) forward[i] = draw(&law, i / 5, i % 5);
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(1, &augmentation);
+    for (int i = 0; i < N; i++) forward[i] = draw(&augmentation, i / 5, i % 5);
     for (int i = N - 1; i >= 0; i--) {
-        zonal__view again = draw(&law, i / 5, i % 5);
+        zonal__view again = draw(&augmentation, i / 5, i % 5);
         CHECK(memcmp(&again, &forward[i], sizeof again) == 0);
     }
 }
@@ -358,14 +360,14 @@ static void test_independence(void) {
                   {"view", 0, 0, 0, 1},
                   {"far sample", 0, 0, (int64_t)1 << 39, 0},
                   {"far view", 0, 0, 0, 65535}};
-    zonal__view_law law;
-    zonal__view_law_byol(0, &law);
+    zonal__augmentation augmentation;
+    zonal__augmentation_byol(0, &augmentation);
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         double sum = 0;
         for (int i = 0; i < DRAWS; i++) {
             zonal__view a, b;
-            zonal__view_draw(&law, test_seed, 0, i, 0, 500, 375, 224, 224, &a);
-            zonal__view_draw(&law, test_seed + others[k].seed, others[k].epoch,
+            zonal__view_draw(&augmentation, test_seed, 0, i, 0, 500, 375, 224, 224, &a);
+            zonal__view_draw(&augmentation, test_seed + others[k].seed, others[k].epoch,
                              i + others[k].sample, others[k].view, 500, 375, 224, 224, &b);
             sum += ((double)a.blur - 1.05) * ((double)b.blur - 1.05);
         }
@@ -377,44 +379,44 @@ static void test_independence(void) {
 
 /* The noise of a view has a key of its own: no two (sample, view) share it. */
 static void test_keys(void) {
-    zonal__view_law law;
-    zonal__view_law_texture(&law);
-    CHECK(draw(&law, 0, 1).draw != draw(&law, 1, 0).draw);
-    CHECK(draw(&law, 0, 65535).draw != draw(&law, 1, 0).draw);
-    CHECK(draw(&law, ((int64_t)1 << 40) - 1, 65535).draw >> 56 == 0);
-    CHECK(draw(&law, 5, 2).seed == test_seed && draw(&law, 5, 2).epoch == 3);
+    zonal__augmentation augmentation;
+    zonal__augmentation_texture(&augmentation);
+    CHECK(draw(&augmentation, 0, 1).draw != draw(&augmentation, 1, 0).draw);
+    CHECK(draw(&augmentation, 0, 65535).draw != draw(&augmentation, 1, 0).draw);
+    CHECK(draw(&augmentation, ((int64_t)1 << 40) - 1, 65535).draw >> 56 == 0);
+    CHECK(draw(&augmentation, 5, 2).seed == test_seed && draw(&augmentation, 5, 2).epoch == 3);
 }
 
 /* To change one option leaves everything else as it was. */
 static void test_options_are_separate(void) {
-    zonal__view_law law, other;
-    zonal__view_law_byol(1, &law);
-    other = law;
+    zonal__augmentation augmentation, other;
+    zonal__augmentation_byol(1, &augmentation);
+    other = augmentation;
     other.grey = 0.9;
-    other.mirror = 0;
+    other.flip = 0;
     other.jitter = 0;
     for (int i = 0; i < 500; i++) {
-        zonal__view a = draw(&law, i, 1), b = draw(&other, i, 1);
+        zonal__view a = draw(&augmentation, i, 1), b = draw(&other, i, 1);
         CHECK(a.left == b.left && a.top == b.top && a.width == b.width && a.height == b.height);
         CHECK(a.blur == b.blur && a.solarise == b.solarise);
-        CHECK(a.grey <= b.grey && b.mirror == 0 && b.adjustments == 0);
+        CHECK(a.grey <= b.grey && b.flip == 0 && b.adjustments == 0);
     }
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void test_bad_laws(void) {
-    zonal__view_law good, bad;
-    zonal__view_law_byol(0, &good);
+static void test_bad_augmentations(void) {
+    zonal__augmentation good, bad;
+    zonal__augmentation_byol(0, &good);
 #define REFUSED(change, sentence)                                                                  \
-    (bad = good, bad.change, CHECK_FAILS(zonal__view_law_check(&bad), ZONAL_ARGUMENT, sentence))
+    (bad = good, bad.change, CHECK_FAILS(zonal__augmentation_check(&bad), ZONAL_ARGUMENT, sentence))
     REFUSED(kind = 7, "kind 7");
     REFUSED(crop = (zonal__view_crop)9, "kind 9 of crops");
     REFUSED(area.low = 0, "area goes from 0");
     REFUSED(area.high = 1.5, "area");
     REFUSED(area.low = NAN, "area");
     REFUSED(aspect.high = 0.5, "aspect");
-    REFUSED(mirror = -0.1, "mirror probability is -0.1");
+    REFUSED(flip = -0.1, "flip probability is -0.1");
     REFUSED(jitter = 1.1, "jitter probability");
     REFUSED(hue = 0.6, "hue strength");
     REFUSED(brightness = NAN, "brightness strength");
@@ -429,12 +431,12 @@ static void test_bad_laws(void) {
     REFUSED(erase_side.high = 1.2, "erased side");
     REFUSED(erase_value = 2, "erased value");
 #undef REFUSED
-    zonal__view_law_local(&good);
-    CHECK_OK(zonal__view_law_check(&good));
-    zonal__view_law_centre(&good);
-    CHECK_OK(zonal__view_law_check(&good));
-    zonal__view_law_identity(ZONAL__VIEW_TEXTURE, &good);
-    CHECK_OK(zonal__view_law_check(&good));
+    zonal__augmentation_local(&good);
+    CHECK_OK(zonal__augmentation_check(&good));
+    zonal__augmentation_center_crop(&good);
+    CHECK_OK(zonal__augmentation_check(&good));
+    zonal__augmentation_identity(ZONAL__VIEW_TEXTURE, &good);
+    CHECK_OK(zonal__augmentation_check(&good));
 }
 
 static void test_blur_taps(void) {
@@ -449,7 +451,7 @@ static void test_blur_taps(void) {
 static const test_case tests[] = {{"crops_that_fit", test_crops_that_fit},
                                   {"crops_of_photographs", test_crops_of_photographs},
                                   {"crops_of_strips", test_crops_of_strips},
-                                  {"smallest_pictures", test_smallest_pictures},
+                                  {"smallest_images", test_smallest_images},
                                   {"centre_and_whole", test_centre_and_whole},
                                   {"byol", test_byol},
                                   {"orders", test_orders},
@@ -461,7 +463,7 @@ static const test_case tests[] = {{"crops_that_fit", test_crops_that_fit},
                                   {"independence", test_independence},
                                   {"keys", test_keys},
                                   {"options_are_separate", test_options_are_separate},
-                                  {"bad_laws", test_bad_laws},
+                                  {"bad_augmentations", test_bad_augmentations},
                                   {"blur_taps", test_blur_taps},
                                   {0}};
 

@@ -1,4 +1,4 @@
-#include "uniformity/meters.h"
+#include "uniformity/diagnostics.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
  * Effective rank and collapse, with the values uniform points would show: the one definition of
  * both, which zonal/uniformity.h explains.
  */
-#ifndef ZONAL_UNIFORMITY_METERS_H
-#define ZONAL_UNIFORMITY_METERS_H
+#ifndef ZONAL_UNIFORMITY_DIAGNOSTICS_H
+#define ZONAL_UNIFORMITY_DIAGNOSTICS_H
 
 #include <stdint.h>
 
@@ -13,8 +13,8 @@
  * to a factor the singular values of the rows. Negative eigenvalues (rounding) count as 0. */
 double zonal__effective_rank(int64_t d, const double *eigenvalues);
 
-/* Its value for n uniform points in d dimensions, from the Marchenko-Pastur law of the eigenvalues:
- * within 2 % for n, d >= 20. */
+/* Its value for n uniform points in d dimensions, from the Marchenko-Pastur distribution of the
+ * eigenvalues: within 2 % for n, d >= 20. */
 double zonal__effective_rank_expected(int64_t n, int64_t d);
 
 /* 1 / sum of squared shares of the eigenvalues: k for points spread evenly over k dimensions. */

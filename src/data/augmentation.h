@@ -1,24 +1,24 @@
 /*
- * The law of views: from which ranges and with which probabilities their parameters are drawn, and
- * the draw itself. What is then made of the parameters is backend/training/views.h.
+ * Augmentation: from which ranges and with which probabilities the parameters of views are
+ * drawn, and the draw itself. What is then made of the parameters is backend/training/views.h.
  *
- *     zonal__view_law law;
- *     zonal__view_law_byol(0, &law);                      the first of BYOL's two pipelines
- *     law.grey = 0.1;                                     any range may be changed
- *     ZONAL_TRY(zonal__view_law_check(&law));
- *     zonal__view_draw(&law, seed, epoch, sample, 0, picture_width, picture_height,
+ *     zonal__augmentation augmentation;
+ *     zonal__augmentation_byol(0, &augmentation);         the first of BYOL's two pipelines
+ *     augmentation.grey = 0.1;                            any range may be changed
+ *     ZONAL_TRY(zonal__augmentation_check(&augmentation));
+ *     zonal__view_draw(&augmentation, seed, epoch, sample, 0, image_width, image_height,
  *                      view_width, view_height, &view);
  *
- * Every view number has a law of its own: the first and the second global view differ in BYOL, and
- * local views take smaller parts.
+ * Every view number has an augmentation of its own: the first and the second global view differ in
+ * BYOL, and local views take smaller parts.
  *
  * A draw is a pure function of (seed, epoch, sample, view number): Philox, stream
  * ZONAL__STREAM_VIEW, step = epoch, sample key = sample * 2^16 + view number, which is unique for
  * samples below 2^40 and view numbers below 2^16. Every decision has random numbers of its own,
  * whether or not it is asked for: to change one option does not change what the others draw.
  */
-#ifndef ZONAL_DATA_VIEW_LAW_H
-#define ZONAL_DATA_VIEW_LAW_H
+#ifndef ZONAL_DATA_AUGMENTATION_H
+#define ZONAL_DATA_AUGMENTATION_H
 
 #include "backend/training/views.h"
 
@@ -28,21 +28,21 @@ typedef struct zonal__range {
 
 typedef enum zonal__view_crop {
     ZONAL__CROP_RANDOM = 0, /* by area and aspect */
-    ZONAL__CROP_CENTRE = 1, /* the largest centred part of the view's shape, times centre_share */
-    ZONAL__CROP_WHOLE = 2   /* the whole picture, stretched */
+    ZONAL__CROP_CENTER = 1, /* the largest centred part of the view's shape, times centre_share */
+    ZONAL__CROP_WHOLE = 2   /* the whole image, stretched */
 } zonal__view_crop;
 
-typedef struct zonal__view_law {
+typedef struct zonal__augmentation {
     int kind; /* ZONAL__VIEW_PHOTOGRAPH or ZONAL__VIEW_TEXTURE */
 
-    /* Photographs. A random crop is torchvision's RandomResizedCrop: area a share of the picture's,
+    /* Photographs. A random crop is torchvision's RandomResizedCrop: area a share of the image's,
      * aspect (width over height) uniform in its logarithm, sides rounded to whole pixels, every
-     * place inside the picture equally likely. After ten tries that do not fit, the largest
+     * place inside the image equally likely. After ten tries that do not fit, the largest
      * centred crop whose aspect is in the range. */
     zonal__view_crop crop;
     zonal__range area, aspect;
     double centre_share; /* 0 < share <= 1, of both sides */
-    double mirror;       /* probability */
+    double flip;         /* probability */
     /* Jitter is applied as a whole with its probability; then each adjustment whose strength is
      * not 0, in random order. Factors lie within strength of 1 (not below 0), hue within hue turns
      * of 0, at most 1/2. */
@@ -65,42 +65,42 @@ typedef struct zonal__view_law {
     double erase;            /* probability */
     zonal__range erase_side; /* width and height, independent, as shares of the view's */
     double erase_value;
-} zonal__view_law;
+} zonal__augmentation;
 
 /* BYOL (Grill et al. 2020, appendix B), for global views: even view numbers take the first
  * pipeline (always blurred, never solarised), odd ones the second (blurred with probability 0.1,
- * solarised with 0.2). Common to both: area 0.08 to 1, aspect 3/4 to 4/3, mirror 0.5, jitter 0.8
+ * solarised with 0.2). Common to both: area 0.08 to 1, aspect 3/4 to 4/3, flip 0.5, jitter 0.8
  * with strengths 0.4, 0.4, 0.2, 0.1, grey 0.2, sigma 0.1 to 2. */
-void zonal__view_law_byol(int view_number, zonal__view_law *law);
+void zonal__augmentation_byol(int view_number, zonal__augmentation *augmentation);
 
 /* A local view of a photograph, after DINO (Caron et al. 2021): like BYOL's but for area 0.05 to
  * 0.4, blur 0.5 and no solarising. */
-void zonal__view_law_local(zonal__view_law *law);
+void zonal__augmentation_local(zonal__augmentation *augmentation);
 
 /* Any rotation, shift 0.2, scale 0.8 to 1.25, shear 0.2, brightness -0.2 to 0.2, contrast 0.7 to
  * 1.3, noise 0.05, and always one black rectangle with sides of 0.1 to 0.4. The paper names these
  * operations but of the ranges only rotation and shift; the others are ours. */
-void zonal__view_law_texture(zonal__view_law *law);
+void zonal__augmentation_texture(zonal__augmentation *augmentation);
 
 /* For evaluation: a photograph's centre, 7/8 of its shorter side (as 224 out of 256). */
-void zonal__view_law_centre(zonal__view_law *law);
+void zonal__augmentation_center_crop(zonal__augmentation *augmentation);
 
-/* The whole picture, unchanged but for its size. */
-void zonal__view_law_identity(int kind, zonal__view_law *law);
+/* The whole image, unchanged but for its size. */
+void zonal__augmentation_identity(int kind, zonal__augmentation *augmentation);
 
 /* ZONAL_ARGUMENT, with the field in the sentence, for a range that is upside down, a probability
  * outside [0, 1] and the like. */
-zonal_status zonal__view_law_check(const zonal__view_law *law);
+zonal_status zonal__augmentation_check(const zonal__augmentation *augmentation);
 
 /* The taps of the blur for views of this shorter side: about a tenth of it, made odd; 23 at 224
  * pixels. What zonal__views_spec.blur_taps should be. */
 int zonal__view_blur_taps(int side);
 
 /* Draws the parameters of one view of out_width x out_height pixels. All sides are at least 1, and
- * the law passes zonal__view_law_check. view->picture is 0: the caller knows which. */
-void zonal__view_draw(const zonal__view_law *law, uint64_t seed, uint32_t epoch, int64_t sample,
-                      int view_number, int picture_width, int picture_height, int out_width,
-                      int out_height, zonal__view *view);
+ * the augmentation passes zonal__augmentation_check. view->image is 0: the caller knows which. */
+void zonal__view_draw(const zonal__augmentation *augmentation, uint64_t seed, uint32_t epoch,
+                      int64_t sample, int view_number, int image_width, int image_height,
+                      int out_width, int out_height, zonal__view *view);
 
 /* What the view's corners (top left, top right, bottom right, bottom left) show of the source:
  * (x, y) in pixels from its upper left corner. */

@@ -1,12 +1,12 @@
 /*
- * A window on the picture codecs for codec_test.py:
+ * A window on the image codecs for codec_test.py:
  *
- *     decode_picture CHANNELS LEAST_SIDE FILE...    for each file either a line
+ *     decode_image CHANNELS LEAST_SIDE FILE...      for each file either a line
  *                                                     ok KIND WIDTH HEIGHT CHANNELS ORIENTATION
  *                                                     WIDTH HEIGHT CHANNELS
- *                                                   (of the probe, then of the picture) and the
+ *                                                   (of the probe, then of the image) and the
  *                                                   pixels, or a line: failed STATUS SENTENCE
- *     decode_picture --png FILE NEW                 writes a picture again, as PNG
+ *     decode_image --png FILE NEW                   writes an image again, as PNG
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include "data/codec.h"
 
-static zonal_status probe_file(const char *path, zonal__picture_info *info) {
+static zonal_status probe_file(const char *path, zonal__image_info *info) {
     static unsigned char bytes[1 << 20];
     FILE *stream = fopen(path, "rb");
     size_t size = stream ? fread(bytes, 1, sizeof bytes, stream) : 0;
@@ -24,16 +24,15 @@ static zonal_status probe_file(const char *path, zonal__picture_info *info) {
 
 static void report(zonal__decoder *decoder, const char *path, const zonal__decode_options *options,
                    zonal__image *image) {
-    zonal__picture_info info = {0};
+    zonal__image_info info = {0};
     zonal_status status = zonal__image_read(decoder, path, options, image);
     if (status == ZONAL_OK) status = probe_file(path, &info);
     if (status != ZONAL_OK) {
         printf("failed %s %s\n", zonal_status_name(status), zonal_last_error()->message);
         return;
     }
-    printf("ok %s %d %d %d %d %d %d %d\n", zonal__picture_format(info.kind), info.width,
-           info.height, info.channels, info.orientation, image->width, image->height,
-           image->channels);
+    printf("ok %s %d %d %d %d %d %d %d\n", zonal__image_format(info.kind), info.width, info.height,
+           info.channels, info.orientation, image->width, image->height, image->channels);
     fwrite(image->pixels, 1, (size_t)image->width * (size_t)image->height * (size_t)image->channels,
            stdout);
 }

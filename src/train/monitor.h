@@ -2,14 +2,14 @@
  * The monitor of collapse and of the plateau: what the projections of one view of a batch look
  * like, against what uniform points would show, and how much the views of a sample have in common.
  */
-#ifndef ZONAL_TRAIN_METER_H
-#define ZONAL_TRAIN_METER_H
+#ifndef ZONAL_TRAIN_MONITOR_H
+#define ZONAL_TRAIN_MONITOR_H
 
 #include <stdint.h>
 
 #include "core/error.h"
 
-typedef struct zonal__meter {
+typedef struct zonal__monitor {
     double mean_cosine;    /* between different samples: 0 for uniform points, 1 at collapse */
     double effective_rank; /* as zonal/uniformity.h defines it */
     double expected_rank;  /* its value for uniform points */
@@ -17,27 +17,28 @@ typedef struct zonal__meter {
     /* (cos+ - cos-)/(1 - cos-), with cos+ the mean cosine between views of one sample and cos- the
      * one between samples: the share of variance that views have in common. NaN: not known. */
     double rho;
-} zonal__meter;
+} zonal__monitor;
 
 /* z [n][d], rows of any length but 0; n >= 2. Linear in n, and cubic in d. ZONAL_NUMERIC for a row
  * that is zero or not finite. */
-zonal_status zonal__meter_read(int64_t n, int64_t d, const float *z, int threads,
-                               zonal__meter *meter);
+zonal_status zonal__monitor_read(int64_t n, int64_t d, const float *z, int threads,
+                                 zonal__monitor *monitor);
 
 /* Fills rho, from L_inv = K (1 - cos+) of the same step (zonal/loss.h defines K). */
-void zonal__meter_read_alignment(double invariance, double k, zonal__meter *meter);
+void zonal__monitor_read_alignment(double invariance, double k, zonal__monitor *monitor);
 
 typedef struct zonal__collapse_limits {
     double cosine; /* a mean cosine above it is collapse to a point */
     double rank;   /* an effective rank below this share of the expected: to few dimensions */
 } zonal__collapse_limits;
 
-/* Which meter says that the projections have collapsed: "mean cosine", "effective rank", or NULL. A
- * meter that is NaN says so. */
-const char *zonal__meter_collapsed(const zonal__meter *meter, const zonal__collapse_limits *limits);
+/* Which number of the monitor says that the projections have collapsed: "mean cosine", "effective
+ * rank", or NULL. A number that is NaN says so. */
+const char *zonal__monitor_collapsed(const zonal__monitor *monitor,
+                                     const zonal__collapse_limits *limits);
 
 /* 1 on the plateau where uniformity has won and alignment has not begun: samples are spread out,
  * and views of one sample are as far apart as those of two. */
-int zonal__meter_dispersed(const zonal__meter *meter);
+int zonal__monitor_dispersed(const zonal__monitor *monitor);
 
 #endif

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures in this folder: python3 make.py. Needs Pillow.
+"""Makes the images in this folder: python3 make.py. Needs Pillow.
 
 All show the same 32 x 16 pixels, four rectangles of 16 x 8: red and green above blue and white, as
 COLOURS says; the grey ones show GREYS. png_bytes is a PNG encoder of its own, for the kinds that
@@ -74,24 +74,24 @@ def main():
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), "wb") as file:
             file.write(data)
 
-    def jpeg(picture, **options):
+    def jpeg(image, **options):
         stream = io.BytesIO()
-        picture.save(stream, "JPEG", quality=95, optimize=True, **options)
+        image.save(stream, "JPEG", quality=95, optimize=True, **options)
         return stream.getvalue()
 
     colours, greys = rectangles(COLOURS), rectangles(GREYS)
-    picture = Image.new("RGB", (WIDTH, HEIGHT))
-    picture.putdata([pixel for row in colours for pixel in row])
+    image = Image.new("RGB", (WIDTH, HEIGHT))
+    image.putdata([pixel for row in colours for pixel in row])
     grey = Image.new("L", (WIDTH, HEIGHT))
     grey.putdata([pixel for row in greys for pixel in row])
     exif = Image.Exif()
     exif[0x0112] = 6
-    inks = picture.convert("CMYK")
+    inks = image.convert("CMYK")
 
-    save("colour.jpg", jpeg(picture, subsampling=0))
-    save("progressive.jpg", jpeg(picture, subsampling=2, progressive=True))
+    save("colour.jpg", jpeg(image, subsampling=0))
+    save("progressive.jpg", jpeg(image, subsampling=2, progressive=True))
     save("grey.jpg", jpeg(grey))
-    save("turned.jpg", jpeg(picture.transpose(Image.Transpose.ROTATE_90), subsampling=0,
+    save("turned.jpg", jpeg(image.transpose(Image.Transpose.ROTATE_90), subsampling=0,
                             exif=exif))
     save("cmyk.jpg", jpeg(inks))
     # Pillow inverts what it saves; inverted before and without the marker, it is plain CMYK.
@@ -107,20 +107,20 @@ def main():
     save("interlaced.png", png_bytes([[tuple(v * 256 + 77 for v in pixel) + (1234,)
                                        for pixel in row] for row in colours], 16, RGB_ALPHA, True))
 
-    def other(name, picture, **options):
-        picture.save(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), **options)
+    def other(name, image, **options):
+        image.save(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), **options)
 
-    other("lossy.webp", picture, quality=95)
-    other("lossless.webp", picture.convert("RGBA"), lossless=True)
-    other("frames.webp", picture, save_all=True, lossless=True,
-          append_images=[ImageChops.invert(picture)])
-    other("colour.bmp", picture)
-    other("palette.bmp", picture.quantize(4))
+    other("lossy.webp", image, quality=95)
+    other("lossless.webp", image.convert("RGBA"), lossless=True)
+    other("frames.webp", image, save_all=True, lossless=True,
+          append_images=[ImageChops.invert(image)])
+    other("colour.bmp", image)
+    other("palette.bmp", image.quantize(4))
     other("grey.bmp", grey)
-    other("frames.gif", picture, save_all=True, append_images=[ImageChops.invert(picture)])
-    other("interlaced.gif", picture, interlace=1)
-    other("colour.tif", picture, compression="tiff_lzw")
-    other("jpeg.tif", picture, compression="jpeg", quality=95)
+    other("frames.gif", image, save_all=True, append_images=[ImageChops.invert(image)])
+    other("interlaced.gif", image, interlace=1)
+    other("colour.tif", image, compression="tiff_lzw")
+    other("jpeg.tif", image, compression="jpeg", quality=95)
     other("grey.tif", grey, compression="tiff_adobe_deflate")
 
 
