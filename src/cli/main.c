@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bench.h"
-#include "cli/cli.h"
-#include "cli/data.h"
-#include "cli/man.h"
-#include "cli/progress.h"
+#include "cli/bench/bench.h"
+#include "cli/common/cli.h"
+#include "cli/common/man.h"
+#include "cli/common/progress.h"
+#include "cli/data/data.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/thread.h"

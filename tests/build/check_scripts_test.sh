@@ -62,8 +62,8 @@ refused "PNG in cli" "src/data only" src/cli/a.c '#include <png.h>'
 refused "CUDA asked for in data" "src/backend only" src/data/a.c '#ifdef ZONAL_HAVE_CUDA' '#endif'
 refused "a backend by name in loss" "take a device" src/loss/a.c 'int x = zonal__backend_cpu () != 0;'
 refused "layers of CUDA by name in train" "take a device" src/train/a.c 'void *t = zonal__nn_cuda();'
-refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/cli.h"'
-refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/cli.h"'
+refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/common/cli.h"'
+refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/common/cli.h"'
 refused "train knows report" "train may not know report" src/train/a.c '#include "report/run.h"'
 refused "a public header includes an internal one" "public may not know core" \
     include/zonal/a.h '#include "core/error.h"'
@@ -79,7 +79,7 @@ refused "stderr in backend" "stderr" src/backend/a.c 'void *zonal__f(void) { ret
 refused "argv in loss" "argv" src/loss/a.c 'int zonal__f(char **argv);'
 refused "a signal caught in train" "only src/cli catches signals" src/train/a.c \
     'void zonal__f(void) { sigaction(2, 0, 0); }'
-refused "train knows cli" "train may not know cli" src/train/a.c '#include "cli/cli.h"'
+refused "train knows cli" "train may not know cli" src/train/a.c '#include "cli/common/cli.h"'
 refused "the line number" "src/core/a.c:3:" src/core/a.c '' '' '#include "loss/plan.h"'
 check_fails "includes: an empty tree" "no sources" "$scripts/check_includes.sh" "$scratch"
 allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#include "math/x.h"' \

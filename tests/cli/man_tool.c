@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "cli/man.h"
+#include "cli/common/man.h"
 
 static const char *help;
 

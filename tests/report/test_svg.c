@@ -1,7 +1,7 @@
-/* Charts and the progress line: src/report/svg.h, src/cli/progress.h. */
+/* Charts and the progress line: src/report/svg.h, src/cli/common/progress.h. */
 #include <stdlib.h>
 
-#include "cli/progress.h"
+#include "cli/common/progress.h"
 #include "failing_alloc.h"
 #include "folder.h"
 #include "report/svg.h"

@@ -1,0 +1,301 @@
+#include "cli/train/print.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/device.h"
+#include "cli/common/cli.h"
+#include "core/text.h"
+#include "loss/family.h"
+
+enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void put_in_log(zonal__train_print *print, const char *line) {
+    if (!print->log) return;
+    fprintf(print->log, "%s\n", line);
+    fflush(print->log); /* a run may be killed at any instant */
+}
+
+/* A line of text without what could disturb a terminal. */
+static void fill_line(const char *format, va_list arguments, char line[LINE]) {
+    char raw[LINE];
+    vsnprintf(raw, sizeof raw, format, arguments);
+    zonal__text_plain(raw, line, LINE);
+}
+
+/* Where a line is to be broken so that at most "room" columns stay before it: at a blank, or, where
+ * a name is longer than that, after it; but not within the first "least" columns. */
+static size_t find_break(const char *text, size_t least, size_t room) {
+    size_t at = 0, length = strlen(text);
+    if (length <= room) return length;
+    for (size_t i = least + 1; i < length; i++)
+        if (text[i] == ' ' && text[i - 1] != ' ' && (i <= room || at == 0)) at = i;
+    return at > 0 ? at : length;
+}
+
+void zonal__train_say(zonal__train_print *print, const char *format, ...) {
+    char line[LINE], shown[LINE + INDENT + 1];
+    const char *rest = line;
+    int indent = 0;
+    va_list arguments;
+    va_start(arguments, format);
+    fill_line(format, arguments, line);
+    va_end(arguments);
+    if (!print->quiet) zonal__progress_end(&print->bar);
+    do {
+        size_t length = find_break(rest, (size_t)(INDENT - indent), (size_t)(COLUMNS - indent));
+        snprintf(shown, sizeof shown, "%*s%.*s", indent, "", (int)length, rest);
+        put_in_log(print, shown);
+        if (!print->quiet) printf("%s\n", shown);
+        rest += length;
+        rest += strspn(rest, " ");
+        indent = INDENT;
+    } while (*rest);
+    fflush(stdout);
+}
+
+void zonal__train_warn(zonal__train_print *print, const char *format, ...) {
+    char line[LINE];
+    va_list arguments;
+    va_start(arguments, format);
+    fill_line(format, arguments, line);
+    va_end(arguments);
+    put_in_log(print, line);
+    zonal__progress_end(&print->bar);
+    zonal__cli_say("%s", line);
+}
+
+void zonal__train_print_failure(zonal__train_print *print) {
+    zonal__progress_end(&print->bar);
+    put_in_log(print, zonal__cli_plain(zonal_last_error()->message).text);
+}
+
+static void take_log_line(void *context, const char *line) {
+    if (!zonal__cli_said_before(line)) zonal__train_warn(context, "%s", line);
+}
+
+void zonal__train_print_begin(zonal__train_print *print, int quiet) {
+    *print = (zonal__train_print){.quiet = quiet};
+    zonal_set_log(take_log_line, print);
+}
+
+void zonal__train_print_open_log(zonal__train_print *print, const zonal__run_folder *folder) {
+    if (zonal__run_folder_open_log(folder, &print->log) != ZONAL_OK)
+        zonal__train_warn(print, "%s", zonal_last_error()->message);
+}
+
+void zonal__train_print_end(zonal__train_print *print) {
+    zonal__progress_end(&print->bar);
+    zonal_set_log(NULL, NULL);
+    if (print->log) fclose(print->log);
+    print->log = NULL;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static const char *word(const zonal__training *t, const char *name, int choice) {
+    for (const zonal__option *option = t->options.table; option->name; option++)
+        if (strcmp(option->name, name) == 0) return option->words[choice];
+    return "";
+}
+
+static int64_t count_parameters(const zonal__graph *graph) {
+    int64_t count = 0;
+    for (int i = 0; i < graph->entry_count; i++)
+        if (zonal__entry_is_trained(&graph->entries[i])) count += graph->entries[i].count;
+    return count;
+}
+
+static void say_network(zonal__train_print *print, const zonal__training *t,
+                        zonal__trainer *trainer) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__train_say(print, "network   %s, width %g, %s stem, %" PRId64 " parameters, %s",
+                     word(t, "network", s->network), s->width, word(t, "stem", s->stem),
+                     count_parameters(&zonal__trainer_model(trainer)->graph),
+                     word(t, "precision", s->precision));
+    zonal__train_say(print, "projector %s, %s%s", s->projector,
+                     word(t, "activation", s->activation), s->projector_norm ? ", batch norm" : "");
+}
+
+static void say_data(zonal__train_print *print, const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    char local[64] = "";
+    if (s->local_views > 0)
+        snprintf(local, sizeof local, " and %" PRId64 " of %" PRId64, s->local_views,
+                 s->local_side);
+    zonal__train_say(print, "data      %s: %" PRId64 " image%s (%s)", s->data, t->source->count,
+                     zonal__text_plural(t->source->count), zonal__split_words[s->split]);
+    zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
+                     s->views, s->side, local, t->trainer.network.channels,
+                     zonal__text_plural(t->trainer.network.channels),
+                     word(t, "augmentation", s->augmentation));
+}
+
+static void say_run(zonal__train_print *print, const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    zonal_device_info info;
+    const char *device = "the processor";
+    if (!zonal__device_is_host(t->device))
+        device = zonal__device_describe(t->device, &info) == ZONAL_OK && info.model[0]
+                     ? info.model
+                     : t->device->name;
+    zonal__train_say(print,
+                     "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
+                     "%s",
+                     t->trainer.schedule.total, s->batch,
+                     (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
+                     word(t, "optimiser", s->optimiser), s->lr, device);
+}
+
+static void say_loss(zonal__train_print *print, const zonal__training *t) {
+    const zonal_objective_info *weight = &t->weight;
+    const zonal_loss_options *loss = &t->trainer.objective.loss;
+    char kernel[96], selectivity[48] = "";
+    zonal__family_describe(
+        &loss->kernel, t->trainer.network.projector_width[t->trainer.network.projector_layers - 1],
+        loss->discrepancy, kernel, sizeof kernel);
+    zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
+                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, weight->gain);
+    if (weight->selectivity > 0)
+        snprintf(selectivity, sizeof selectivity, "; selectivity S = %.3g", weight->selectivity);
+    if (!(weight->threshold > 0)) {
+        zonal__train_say(print, "          its collapse threshold f* is not known");
+        return;
+    }
+    zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
+                     weight->threshold, weight->margin, selectivity);
+    if (weight->margin < 1)
+        zonal__train_warn(print,
+                          "the gain %.4g is below the collapse threshold %.4g: with strong "
+                          "augmentation training will collapse; %s",
+                          weight->gain, weight->threshold,
+                          loss->discrepancy == ZONAL_DISCREPANCY_KL
+                              ? "give --margin 1.15 or more"
+                              : "give --selectivity 10, or a --gain of many times the threshold");
+}
+
+static void say_init(zonal__train_print *print, const char *path,
+                     const zonal__weights_begun *begun) {
+    zonal__train_say(print, "init      %.300s: %" PRId64 " tensors; %s", path, begun->tensors,
+                     begun->projector       ? "the projector too"
+                     : begun->has_projector ? "not its projector, which has another shape"
+                                            : "it has no projector, which begins anew");
+}
+
+static void say_resumed(zonal__train_print *print, const zonal__training *t,
+                        const zonal__training_start *start) {
+    zonal__train_say(print, "resumed   after step %" PRId64, start->step);
+    if (start->changed_data[0])
+        zonal__train_warn(print,
+                          "the images have changed: %s; the weights will not be those of a run "
+                          "that was never interrupted",
+                          start->changed_data);
+    if (start->other_length)
+        zonal__train_say(print,
+                         "length    now %" PRId64
+                         " steps; from here on the learning rates are those of "
+                         "a run of that length, which would have other weights by now",
+                         t->trainer.schedule.total);
+}
+
+void zonal__train_print_start(zonal__train_print *print, const zonal__training *t,
+                              const zonal__training_start *start, const char *run) {
+    const zonal__train_settings *s = &t->settings;
+    zonal__train_say(print, "run       %s", run);
+    say_network(print, t, start->trainer);
+    say_data(print, t);
+    say_run(print, t);
+    say_loss(print, t);
+    if (t->queries)
+        zonal__train_say(print, "eval      %s on %" PRId64 " image%s, every %" PRId64 " step%s",
+                         word(t, "eval", s->eval), t->queries->count,
+                         zonal__text_plural(t->queries->count), s->eval_every,
+                         zonal__text_plural(s->eval_every));
+    if (start->init) say_init(print, s->init, start->init);
+    if (start->resumed) say_resumed(print, t, start);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Options that would have an effect, with what they are now. */
+static void name_shorteners(const zonal__training *t, const zonal__estimated *e, char out[400]) {
+    const zonal__train_settings *s = &t->settings;
+    int used = 0;
+    if (s->steps > 0)
+        used += snprintf(out, 400, "--steps (now %" PRId64 ")", s->steps);
+    else
+        used += snprintf(out, 400, "--epochs (now %" PRId64 ")", s->epochs);
+    used += snprintf(out + used, (size_t)(400 - used), ", --side (%" PRId64 ")", s->side);
+    if (s->network != 0) used += snprintf(out + used, (size_t)(400 - used), ", --network resnet18");
+    used += snprintf(out + used, (size_t)(400 - used), ", --width (%g)", s->width);
+    if (s->precision == ZONAL__PRECISION_FP32 && zonal__training_gains_by_bf16(t))
+        used += snprintf(out + used, (size_t)(400 - used), ", --precision bf16");
+    if (e->evaluations > .2 * e->seconds)
+        snprintf(out + used, (size_t)(400 - used), ", --eval-every (%" PRId64 ")", s->eval_every);
+}
+
+void zonal__train_print_estimate(zonal__train_print *print, const zonal__training *t,
+                                 const zonal__estimated *e, int64_t steps_left) {
+    char words[40], shorter[400], evaluations[48] = "";
+    zonal__estimate_words(e->seconds, words);
+    if (e->evaluations > .05 * e->seconds)
+        snprintf(evaluations, sizeof evaluations, ", %.0f %% of it evaluations",
+                 100 * e->evaluations / e->seconds);
+    zonal__train_say(print, "time      about %s for %" PRId64 " step%s of %.3g s%s", words,
+                     steps_left, zonal__text_plural(steps_left), e->step, evaluations);
+    if (e->seconds < 3600) return;
+    name_shorteners(t, e, shorter);
+    zonal__train_say(print, "          shorter with other %s", shorter);
+}
+
+void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds) {
+    snprintf(print->label, sizeof print->label, "training");
+    zonal__progress_begin(&print->bar, print->label, total, print->quiet);
+    print->bar.began -= seconds;
+    print->bar.next = 0;                             /* at once: the first step may take long */
+    if (!print->bar.terminal) print->bar.silent = 1; /* the table says it */
+}
+
+/* On a terminal with a bar the table would only push it along. */
+static void put_in_table(zonal__train_print *print, const char *line) {
+    if (!print->bar.silent && isatty(STDOUT_FILENO))
+        put_in_log(print, line);
+    else
+        zonal__train_say(print, "%s", line);
+}
+
+void zonal__train_print_step(zonal__train_print *print, const zonal__training *t,
+                             const zonal__step_line *line, const zonal__monitor *monitor) {
+    const zonal_objective_parts *loss = &line->metrics.loss;
+    double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
+    char row[160];
+    if (!print->table_begun)
+        put_in_table(print, "   step   epoch    loss     inv        D     rate  img/s    cos   rank"
+                            "   rho");
+    print->table_begun = 1;
+    snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %6.3f %6.1f %5.2f",
+             line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
+             line->metrics.rate, line->images_per_second, monitor->mean_cosine,
+             monitor->effective_rank, monitor->rho);
+    put_in_table(print, row);
+    snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
+             line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,
+             monitor->mean_cosine);
+}
+
+void zonal__train_print_eval(zonal__train_print *print, int64_t step,
+                             const zonal__online_result *result) {
+    if (result->protocol == ZONAL__ONLINE_RETRIEVAL)
+        zonal__train_say(print,
+                         "%7" PRId64 " retrieval: R@1 %.1f %%, R@3 %.1f %%, R@5 %.1f %%, mAP %.1f "
+                         "%%",
+                         step, 100 * result->r1, 100 * result->r3, 100 * result->r5,
+                         100 * result->map);
+    else
+        zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%", step,
+                         100 * result->accuracy);
+}
