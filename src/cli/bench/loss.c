@@ -300,10 +300,11 @@ static void print_torch(double ms, double own) {
 static void print_ratio(void *context, const char *line) {
     const session *e = context;
     char method[32];
-    long long batch;
     double ms = zonal__peer_number(line, "ms"), compiled = zonal__peer_number(line, "compile_ms");
+    double rows = zonal__peer_number(line, "B");
+    long long batch = rows >= 1 && rows < 1e15 ? (long long)rows : 0; /* NaN: no such member */
     const row *r;
-    if (sscanf(line, "{\"method\": \"%31[^\"]\", \"B\": %lld", method, &batch) != 2) return;
+    zonal__peer_text(line, "method", method, sizeof method);
     r = find_row(e, method, batch);
     if (!r) return;
     if (e->settings->json) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/cli.h"
+#include "core/json_read.h"
 
 /* Status of a script where PyTorch is not installed. */
 enum { NO_TORCH = 3 };
@@ -33,13 +34,41 @@ static int find_script(const char *name, char *out, size_t size) {
     return 0;
 }
 
+/* The value of a key in a line that is one JSON object: a text, or else a number. The copy in
+ * "room" is the reader's to change, and *text points into it. */
+static zonal_status read_member(const char *line, const char *key, char room[ZONAL__PEER_LINE],
+                                const char **text, double *number) {
+    zonal__json_reader reader;
+    const char *name;
+    int more, length = snprintf(room, ZONAL__PEER_LINE, "%s", line);
+    if (length < 0 || length >= ZONAL__PEER_LINE)
+        return ZONAL_FAIL(ZONAL_FORMAT, "a line of the script is too long");
+    zonal__json_reader_init(&reader, room, (size_t)length, "the script's line");
+    ZONAL_TRY(zonal__json_read_begin(&reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(&reader, '}', &more));
+        if (!more) return zonal__json_read_end(&reader);
+        ZONAL_TRY(zonal__json_read_key(&reader, &name));
+        if (strcmp(name, key) != 0)
+            ZONAL_TRY(zonal__json_read_skip(&reader));
+        else if (text)
+            ZONAL_TRY(zonal__json_read_text(&reader, text));
+        else
+            ZONAL_TRY(zonal__json_read_double(&reader, number));
+    }
+}
+
 double zonal__peer_number(const char *line, const char *key) {
-    char quoted[64];
-    const char *at;
-    double number;
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
-    at = strstr(line, quoted);
-    return at && sscanf(at + strlen(quoted), "%lf", &number) == 1 ? number : NAN;
+    char room[ZONAL__PEER_LINE];
+    double number = NAN;
+    return read_member(line, key, room, NULL, &number) == ZONAL_OK ? number : NAN;
+}
+
+void zonal__peer_text(const char *line, const char *key, char *out, size_t size) {
+    char room[ZONAL__PEER_LINE];
+    const char *text = "";
+    if (read_member(line, key, room, &text, NULL) != ZONAL_OK) text = "";
+    snprintf(out, size, "%s", text);
 }
 
 /* Starts the script with its output in a pipe. */
@@ -70,7 +99,7 @@ zonal_status zonal__peer_run(const char *script, const char *const *arguments, i
                              void (*line)(void *context, const char *text), void *context) {
     int debian = !on_gpu && access("/usr/bin/python3", X_OK) == 0;
     const char *python = debian ? "/usr/bin/python3" : "python3";
-    char path[4200], text[1024];
+    char path[4200], text[ZONAL__PEER_LINE];
     FILE *lines = NULL;
     int status = 0;
     if (!find_script(script, path, sizeof path)) {

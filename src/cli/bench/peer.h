@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-enum { ZONAL__PEER_ARGUMENTS = 24 };
+enum { ZONAL__PEER_ARGUMENTS = 24, ZONAL__PEER_LINE = 1024 /* bytes of a line */ };
 
 /* Runs bench/SCRIPT with the arguments (NULL-terminated, at most ZONAL__PEER_ARGUMENTS) and calls
  * line(context, text) for each line it prints. The script is the one that was installed with the
@@ -21,7 +21,10 @@ zonal_status zonal__peer_run(const char *script, const char *const *arguments, i
 /* The path of this program, for scripts that compare values with it; "" where it is not known. */
 void zonal__peer_program(char *out, size_t size);
 
-/* The number after a key of a JSON line; NAN for null or where there is none. */
+/* A member of a line that is one JSON object: a number, NAN for null or where there is none; a
+ * text,
+ * "" where there is none. */
 double zonal__peer_number(const char *line, const char *key);
+void zonal__peer_text(const char *line, const char *key, char *out, size_t size);
 
 #endif

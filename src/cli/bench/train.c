@@ -269,10 +269,10 @@ static zonal_status measure_row(const session *e, row *r) {
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
-/* The row that a line of the script is about; the name follows "row": at its beginning. */
+/* The row that a line of the script is about. */
 static const row *find_row(const session *e, const char *line) {
     char name[LONGEST_NAME];
-    if (sscanf(line, "{\"row\": \"%31[^\"]\"", name) != 1) return NULL;
+    zonal__peer_text(line, "row", name, sizeof name);
     for (int i = 0; i < e->count; i++)
         if (strcmp(e->row[i].name, name) == 0) return &e->row[i];
     return NULL;
@@ -282,10 +282,9 @@ static void print_ratio(void *context, const char *line) {
     const session *e = context;
     const row *r = find_row(e, line);
     double ms = zonal__peer_number(line, "ms"), peak = zonal__peer_number(line, "peak_mib");
-    char mode[24] = "";
-    const char *at = strstr(line, "\"mode\": \"");
+    char mode[24];
     if (!r) return;
-    if (at) sscanf(at, "\"mode\": \"%23[^\"]\"", mode);
+    zonal__peer_text(line, "mode", mode, sizeof mode);
     if (e->settings->json) {
         printf("{\"row\": \"%s\", \"ms\": %.17g, \"torch\": %.*s}\n", r->name, r->bare.ms,
                (int)strcspn(line, "\n"), line);
