@@ -126,7 +126,7 @@ def check_porting():
 
 check_porting()
 
-# Of the walks in CONTRIBUTING.md: two thirds of what they had when they were first counted.
+# The limits set for the walks in CONTRIBUTING.md, which says what is counted.
 MOST_FILES = (18, 32, 8)
 
 
