@@ -7,6 +7,7 @@
 
 #include "backend/registry.h"
 #include "core/text.h"
+#include "core/thread.h"
 
 enum { MOST_ADDED = 8, MOST_DEVICES = 256, BACKEND_NAME = 24 };
 
@@ -252,4 +253,14 @@ const char *zonal_device_missing(const char *name) {
     const zonal__device *device;
     if (!name) name = "";
     return zonal__device_open(name, &device) == ZONAL_OK ? NULL : zonal_last_error()->message;
+}
+
+/* ---- what the backends share ----------------------------------------------------------------- */
+
+double zonal__problem_value(const zonal__problem *problem, double raw) {
+    return problem->offset + problem->factor * raw;
+}
+
+int zonal__backend_threads(int asked) {
+    return zonal__thread_count(asked);
 }

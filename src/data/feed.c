@@ -14,8 +14,8 @@
 
 #include "backend/training/tables.h"
 #include "core/memory.h"
-#include "data/order.h"
 #include "data/resident.h"
+#include "data/source.h"
 
 /* One of the two sets. */
 typedef struct turn {

@@ -12,8 +12,8 @@
 #include "backend/training/tables.h"
 #include "core/memory.h"
 #include "core/thread.h"
-#include "data/order.h"
 #include "data/pool.h"
+#include "data/source.h"
 
 typedef struct slot {
     zonal__batch batch; /* step < 0: free */

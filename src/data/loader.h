@@ -10,7 +10,7 @@
  *     }
  *     zonal__loader_destroy(loader);
  *
- * What a batch holds is a function of (seed, step) alone (data/order.h): neither the number of
+ * What a batch holds is a function of (seed, step) alone (data/source.h): neither the number of
  * workers nor where a run began changes it.
  *
  * Two kinds of batches:

@@ -1,16 +1,18 @@
 /*
- * The kernel families. To add one: its functions here with its record in the table at the end, and
- * a value of zonal_family with its line in the table of zonal/kernel.h.
+ * The kernel families and the methods made of them. To add a family: its functions here with its
+ * record in the table at the end, and a value of zonal_family with its line in the table of
+ * zonal/kernel.h.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/text.h"
 #include "loss/family.h"
 #include "loss/induced.h"
 #include "loss/log_profile.h"
-#include "loss/spectrum.h"
+#include "loss/options.h"
 #include "math/harmonics.h"
 
 enum {
@@ -167,7 +169,7 @@ static zonal_status spectrum_check(const zonal_kernel_spec *spec) {
 /* ---- the table --------------------------------------------------------------------------------
  */
 
-const zonal__family zonal__families[ZONAL__FAMILIES] = {
+const zonal__family zonal__families[] = {
     [ZONAL_FAMILY_HEAT] = {.name = "heat",
                            .option = "t",
                            .symbol = "t",
@@ -242,9 +244,17 @@ const zonal__family zonal__families[ZONAL__FAMILIES] = {
                                .build = zonal__spectrum_given,
                                .fit_log = zonal__fit_log_given},
 };
+enum { FAMILIES = sizeof zonal__families / sizeof zonal__families[0] };
+const int zonal__family_count = FAMILIES;
+
+/* The names once more, as a list that tables of options point to. */
+const char *const zonal__family_words[] = {"heat",    "band",     "induced", "poisson",
+                                           "chordal", "spectrum", NULL};
+_Static_assert(sizeof zonal__family_words / sizeof zonal__family_words[0] == FAMILIES + 1,
+               "a word for each family");
 
 const zonal__family *zonal__family_of(zonal_family family) {
-    if ((unsigned)family < ZONAL__FAMILIES) return &zonal__families[family];
+    if ((unsigned)family < FAMILIES) return &zonal__families[family];
     (void)ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kernel family %d", (int)family);
     return NULL;
 }
@@ -291,7 +301,7 @@ void zonal__family_put_json(zonal_family family, double value, zonal__json *json
 }
 
 const char *zonal_family_name(zonal_family family) {
-    return (unsigned)family < ZONAL__FAMILIES ? zonal__families[family].name : "?";
+    return (unsigned)family < FAMILIES ? zonal__families[family].name : "?";
 }
 
 zonal_status zonal_family_parse(const char *name, zonal_family *family) {
@@ -299,7 +309,7 @@ zonal_status zonal_family_parse(const char *name, zonal_family *family) {
     size_t length = 0;
     ZONAL_NEED(name, "name");
     ZONAL_NEED(family, "family");
-    for (int i = 0; i < ZONAL__FAMILIES; i++) {
+    for (int i = 0; i < FAMILIES; i++) {
         const char *word = zonal__families[i].name;
         if (strcmp(name, word) == 0) {
             *family = (zonal_family)i;
@@ -307,10 +317,93 @@ zonal_status zonal_family_parse(const char *name, zonal_family *family) {
         }
         if (length >= sizeof names) continue;
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
-                                   i == 0                     ? ""
-                                   : i == ZONAL__FAMILIES - 1 ? " and "
-                                                              : ", ",
+                                   i == 0              ? ""
+                                   : i == FAMILIES - 1 ? " and "
+                                                       : ", ",
                                    word);
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown kernel '%s'; there are %s", name, names);
+}
+
+/* ---- methods by name: a discrepancy and a kernel, with the defaults of the paper and the design
+ */
+
+typedef struct named_loss {
+    const char *name;
+    zonal_discrepancy discrepancy;
+    zonal_family family;
+} named_loss;
+
+enum { METHODS = 3 * FAMILIES + 2 }; /* at most */
+
+/* The discrepancies with each family that has them, then the sliced losses, whose limit is the
+ * induced kernel's. Returns how many there are. */
+static int list_methods(named_loss list[METHODS]) {
+    int count = 0;
+    for (int d = ZONAL_DISCREPANCY_MMD; d <= ZONAL_DISCREPANCY_KL; d++)
+        for (int f = 0; f < FAMILIES; f++)
+            if (zonal__families[f].method[d])
+                list[count++] = (named_loss){zonal__families[f].method[d], (zonal_discrepancy)d,
+                                             (zonal_family)f};
+    list[count++] = (named_loss){"susreg", ZONAL_DISCREPANCY_SUSREG, ZONAL_FAMILY_INDUCED};
+    list[count++] = (named_loss){"sigreg", ZONAL_DISCREPANCY_SIGREG, ZONAL_FAMILY_INDUCED};
+    return count;
+}
+
+const char *zonal_method_name(int i) {
+    named_loss list[METHODS];
+    int count = list_methods(list);
+    return i >= 0 && i < count ? list[i].name : NULL;
+}
+
+void zonal__loss_initial(zonal_discrepancy discrepancy, zonal_family family,
+                         zonal_loss_options *options) {
+    int sliced = discrepancy >= ZONAL_DISCREPANCY_SUSREG;
+    int lejepa = discrepancy == ZONAL_DISCREPANCY_SIGREG;
+    *options = (zonal_loss_options){
+        .size = sizeof *options,
+        .discrepancy = discrepancy,
+        .device = "cpu",
+        .kernel = {.family = family},
+        .precision = ZONAL_PRECISION_FP32,
+    };
+    if (sliced)
+        options->sliced = (zonal_sliced_options){.slices = 1024,
+                                                 .knots = 17,
+                                                 .low = lejepa ? 0 : -5,
+                                                 .high = lejepa ? 3 : 5,
+                                                 .times_n = lejepa,
+                                                 .collapse_normalised = !lejepa};
+}
+
+const char *zonal__method_of(const zonal_loss_options *loss) {
+    named_loss list[METHODS];
+    int count = list_methods(list);
+    for (int i = 0; i < count; i++)
+        if (list[i].discrepancy == loss->discrepancy &&
+            (list[i].family == loss->kernel.family ||
+             loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG))
+            return list[i].name;
+    return "?";
+}
+
+zonal_status zonal__method_find(const char *method, zonal_loss_options *options) {
+    const char *names[METHODS + 1] = {0};
+    named_loss methods[METHODS];
+    int count = list_methods(methods);
+    for (int i = 0; i < count; i++) {
+        names[i] = methods[i].name;
+        if (strcmp(method, methods[i].name) != 0) continue;
+        zonal__loss_initial(methods[i].discrepancy, methods[i].family, options);
+        return ZONAL_OK;
+    }
+    const char *nearest = zonal__text_nearest(method, names);
+    if (nearest)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method,
+                          nearest);
+    char all[400] = "";
+    for (int i = 0, length = 0; i < count && length < (int)sizeof all; i++)
+        length +=
+            snprintf(all + length, sizeof all - (size_t)length, "%s%s", i ? ", " : "", names[i]);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; there are %s", method, all);
 }

@@ -50,8 +50,9 @@ typedef struct zonal__family {
     zonal_status (*fit_log)(const zonal_kernel *kernel, zonal__fit **fit);
 } zonal__family;
 
-enum { ZONAL__FAMILIES = 6 };
-extern const zonal__family zonal__families[ZONAL__FAMILIES]; /* by zonal_family */
+extern const zonal__family zonal__families[]; /* by zonal_family */
+extern const int zonal__family_count;
+extern const char *const zonal__family_words[]; /* their names; ends with NULL */
 
 /* The record of a family; NULL, with an error, for a number that is none. */
 const zonal__family *zonal__family_of(zonal_family family);

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "core/memory.h"
-#include "loss/spectrum.h"
+#include "loss/kernel.h"
 #include "math/harmonics.h"
 #include "math/quadrature.h"
 

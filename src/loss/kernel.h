@@ -35,4 +35,18 @@ long double zonal__kernel_derivative(const zonal_kernel *kernel, int order, long
 /* (phi(c) - a_0)/(1 - a_0), without cancellation: psi of MMD. */
 long double zonal__kernel_centred(const zonal_kernel *kernel, long double c);
 
+/* ---- ways to the spectrum a_l that families share ------------------------------------------- */
+
+/* Of a spectrum: narrower kernels are refused. */
+enum { ZONAL__SPECTRUM_DEGREES = 20000, ZONAL__MOST_WEIGHTS = 4096 };
+
+/* From the family's ratios w_{l+1}/w_l, degrees 0 to "last" at most. The number of degrees follows
+ * from the tail. */
+zonal_status zonal__spectrum_chain(zonal_kernel *kernel, int last);
+/* From the spec's weights. */
+zonal_status zonal__spectrum_given(zonal_kernel *kernel);
+
+/* The sentence for a kernel of which a double sees nothing but its mean. */
+zonal_status zonal__spectrum_is_constant(int64_t dim);
+
 #endif

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 #include "core/sized.h"
 #include "loss/family.h"
-#include "loss/spectrum.h"
 
 const char *const zonal__estimator_words[] = {"auto", "v", "u", NULL};
 const char *const zonal__kl_norm_words[] = {"auto", "paper", NULL};
@@ -136,9 +135,9 @@ int zonal__kernel_option(int i, zonal__option *entry) {
         {.name = "without-multiplicity",
          .type = ZONAL__OPTION_FLAG,
          IN_KERNEL(without_multiplicity),
-         .help = "heat, band, poisson, spectrum: do not multiply a degree's weight by the number "
+         .help = "kernels made of weights: do not multiply a degree's weight by the number "
                  "of its harmonics, the other reading of the paper's normalised polynomials"}};
-    for (int f = 0; f < ZONAL__FAMILIES; f++)
+    for (int f = 0; f < zonal__family_count; f++)
         if (zonal__families[f].option && i-- == 0) return family_option(&zonal__families[f], entry);
     return ENTRY_OF(others, i, entry);
 }
@@ -304,7 +303,7 @@ int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
         {"seed", sliced},
         {"unit", !sigreg}, /* it takes rows as they are */
     };
-    for (int i = 0; i < ZONAL__FAMILIES; i++)
+    for (int i = 0; i < zonal__family_count; i++)
         if (zonal__families[i].option && strcmp(zonal__families[i].option, name) == 0)
             return &zonal__families[i] == family && !sigreg; /* SUSReg has its limit's scale */
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)

@@ -67,8 +67,8 @@ zonal_status zonal__loss_read(const zonal_loss_options *given, zonal_loss_option
 zonal_status zonal__objective_read(const zonal_objective_options *given,
                                    zonal_objective_options *full);
 
-/* Defaults (method.c): of a method by name, ZONAL_ARGUMENT with the nearest name; of a discrepancy
- * with a family; and the method's name, "?" for none. */
+/* Defaults (families.c): of a method by name, ZONAL_ARGUMENT with the nearest name; of a
+ * discrepancy with a family; and the method's name, "?" for none. */
 zonal_status zonal__method_find(const char *method, zonal_loss_options *options);
 void zonal__loss_initial(zonal_discrepancy discrepancy, zonal_family family,
                          zonal_loss_options *options);

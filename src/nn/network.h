@@ -3,7 +3,7 @@
  *
  *     zonal__network_spec spec = zonal__network_defaults();
  *     ZONAL_TRY(zonal__model_create(&spec, zonal__device_cpu(), &model));
- *     ZONAL_TRY(zonal__model_initialise(model, seed, 0));      nn/init.h
+ *     ZONAL_TRY(zonal__model_initialise(model, seed, 0));
  *     ZONAL_TRY(zonal__run_create(model, &(zonal__run_spec){.n = 512, .h = 64, .w = 64}, &run));
  *     for (;;) {                                               nn/run.h
  *         ZONAL_TRY(zonal__run_forward(run, images, 1, NULL, &outputs));
@@ -53,5 +53,22 @@ zonal_status zonal__model_refresh(zonal__model *model);
 
 /* The entry of this name, NULL if there is none. */
 const zonal__entry *zonal__model_find(const zonal__model *model, const char *name);
+
+/*
+ * How a network begins, as in torchvision and PyTorch:
+ *
+ *     convolution   normal, variance 2/(out kernel^2)      (kaiming, fan out, relu)
+ *     linear        weight and bias uniform on +-1/sqrt(in)
+ *     norm          scale 1, bias 0, running mean 0, running variance 1
+ *
+ * The numbers of an entry depend on the seed and on its name alone (ZONAL__STREAM_INIT, the sample
+ * being a hash of the name): other layers, or another projector, do not move them.
+ */
+
+/* Sets all parameters and statistics, batches to 0, and refreshes the bf16 copy. With
+ * zero_init_residual the last batch norm of every block begins with scale 0, so that the block
+ * begins as its shortcut (torchvision's zero_init_residual). They are computed on the host, for
+ * every device. */
+zonal_status zonal__model_initialise(zonal__model *model, uint64_t seed, int zero_init_residual);
 
 #endif

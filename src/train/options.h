@@ -83,13 +83,4 @@ int zonal__train_option_may_change(const char *name);
 zonal_status zonal__projector_parse(const char *text, const char *shown, int most, int *width,
                                     int *count);
 
-/* Copies the given --view-... options over those of an augmentation; "local": of a local view. */
-void zonal__train_apply_views(const zonal__train_settings *settings, const zonal__options *options,
-                              int local, zonal__augmentation *augmentation);
-
-/* The first given --view-... option that views of the augmentation, which is settled, do not use;
- * NULL: there is none. */
-const char *zonal__train_unused_view(const zonal__train_settings *settings,
-                                     const zonal__options *options);
-
 #endif

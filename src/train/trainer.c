@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "loss/objective.h"
-#include "nn/init.h"
+#include "nn/network.h"
 #include "train/trainer_state.h"
 
 static int is_host(const zonal__trainer *t) {

@@ -1,14 +1,17 @@
 #include "train/training.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "train/resume.h"
 #include "train/training_parts.h"
 
-enum { LEAST_INTERVAL = 100 };
+enum { LEAST_INTERVAL = 100, USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_IMAGES = 16 };
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -78,6 +81,121 @@ zonal_status zonal__training_set(zonal__training *t, const char *name, const cha
                               "%s is an option of the program and not of a training", name);
     ZONAL_TRY(keep_text(t, text, &kept));
     return set_again(t, name, kept);
+}
+
+/* ---- what a configuration leaves open, settled by the images and the device ------------------ */
+
+int zonal__training_given(const zonal__training *t, const char *name) {
+    return zonal__options_source(&t->options, name) > ZONAL__SOURCE_DEFAULT;
+}
+
+zonal__option_state *zonal__training_state(zonal__training *t, const char *name) {
+    for (int i = 0; t->options.table[i].name; i++)
+        if (strcmp(t->options.table[i].name, name) == 0) return &t->options.state[i];
+    return NULL;
+}
+
+/* The configuration that is written names what was chosen, and where the choice was asked for. */
+static void settle_text(zonal__training *t, const char *name, const char *text) {
+    zonal__option_state *state = zonal__training_state(t, name); /* the table has it */
+    if (strcmp(state->text, text) != 0) state->note = state->text;
+    state->text = text;
+}
+
+void zonal__settle_word(zonal__training *t, const char *name, int choice, int *setting) {
+    for (const zonal__option *option = t->options.table; option->name; option++)
+        if (strcmp(option->name, name) == 0) settle_text(t, name, option->words[choice]);
+    *setting = choice;
+}
+
+/* A path becomes absolute, in "room", so that a run can be resumed from another folder; one that is
+ * not given, or leads nowhere, stays. */
+static void settle_path(zonal__training *t, const char *name, char room[ZONAL__TRAINING_PATH],
+                        const char **setting) {
+    _Static_assert(PATH_MAX <= ZONAL__TRAINING_PATH, "realpath needs as much");
+    if (!*setting || !realpath(*setting, room)) return;
+    *setting = room;
+    settle_text(t, name, room);
+}
+
+int zonal__training_gains_by_bf16(const zonal__training *t) {
+    const zonal__training_tables *tables;
+    return zonal__device_training(t->device, &tables) == ZONAL_OK && tables->bf16_pays();
+}
+
+static zonal_status settle_device(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    ZONAL_TRY(zonal__device_choose(s->device, &t->device));
+    if (strcmp(s->device, "auto") == 0) settle_text(t, "device", t->device->name);
+    s->device = t->device->name;
+    if (s->precision == ZONAL__PRECISION_AUTO)
+        zonal__settle_word(t, "precision",
+                           zonal__training_gains_by_bf16(t) ? ZONAL__PRECISION_BF16
+                                                            : ZONAL__PRECISION_FP32,
+                           &s->precision);
+    if (s->log_every == 0) s->log_every = zonal__device_is_host(t->device) ? 10 : 50;
+    return ZONAL_OK;
+}
+
+/* The shorter side that most images have at least. */
+static zonal_status probe_side(zonal__source *source, int *side) {
+    zonal__image image = {0};
+    zonal_status status = ZONAL_OK;
+    *side = source->width < source->height ? source->width : source->height;
+    if (*side > 0) return ZONAL_OK;
+    for (int64_t i = 0; i < PROBED_IMAGES && status == ZONAL_OK; i++) {
+        int64_t index = i * source->count / PROBED_IMAGES;
+        int shorter;
+        status = zonal__source_read_sound(source, &index, &image);
+        if (status != ZONAL_OK) break;
+        shorter = image.width < image.height ? image.width : image.height;
+        if (*side == 0 || shorter < *side) *side = shorter;
+    }
+    zonal__image_fini(&image);
+    return status;
+}
+
+/* Of images that differ in size nobody knows whether all fit. */
+static int choose_crop(const zonal__training *t) {
+    const zonal__source *source = t->source;
+    int shorter = source->width < source->height ? source->width : source->height;
+    int fits = shorter > 0 && shorter <= t->settings.side;
+    return fits || t->settings.augmentation == ZONAL__AUGMENTATION_TEXTURE
+               ? ZONAL__EVAL_CROP_WHOLE
+               : ZONAL__EVAL_CROP_CENTER;
+}
+
+static zonal_status settle_views(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    int shorter = USUAL_SIDE;
+    if (s->side == 0) {
+        ZONAL_TRY(probe_side(t->source, &shorter));
+        s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
+    }
+    if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
+    if (s->max_side == 0)
+        s->max_side = zonal__max_side((int)(s->side > s->local_side ? s->side : s->local_side));
+    if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
+    if (s->augmentation == ZONAL__AUGMENTATION_AUTO)
+        zonal__settle_word(t, "augmentation",
+                           strcmp(t->source->table->kind, "textures") == 0
+                               ? ZONAL__AUGMENTATION_TEXTURE
+                               : ZONAL__AUGMENTATION_BYOL,
+                           &s->augmentation);
+    if (s->crop == ZONAL__EVAL_CROP_AUTO) zonal__settle_word(t, "crop", choose_crop(t), &s->crop);
+    if (s->stem == ZONAL__STEM_AUTO)
+        zonal__settle_word(t, "stem",
+                           s->side <= LARGEST_SMALL_STEM ? ZONAL__STEM_AS_SMALL
+                                                         : ZONAL__STEM_AS_IMAGENET,
+                           &s->stem);
+    return ZONAL_OK;
+}
+
+/* A folder of a few images need not be told that it is small. */
+static void settle_batch(zonal__training *t) {
+    int64_t count = t->source->count;
+    if (!zonal__training_given(t, "batch") && count >= 2 && count < t->settings.batch)
+        t->settings.batch = count;
 }
 
 /* ---- network --------------------------------------------------------------------------------- */
@@ -183,16 +301,77 @@ static zonal_status check_batch(const zonal__training *t) {
     return ZONAL_OK;
 }
 
+/* ---- the loss, and the weight of its uniformity (zonal/loss.h derives it) -------------------- */
+
+static int64_t dimension(const zonal__training *t) {
+    const zonal__network_spec *network = &t->trainer.network;
+    return network->projector_width[network->projector_layers - 1];
+}
+
+/* One of --gain, --margin and --selectivity sets the gain. */
+static zonal_status choose_gain(zonal__training *t, zonal_objective_options *objective) {
+    const zonal__train_settings *s = &t->settings;
+    const char *gain = zonal__training_state(t, "gain")->text;
+    if (zonal__training_given(t, "margin") + zonal__training_given(t, "selectivity") +
+            (strcmp(gain, "auto") != 0) >
+        1)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--gain, --margin and --selectivity all set the weight of uniformity; "
+                          "give one of them");
+    t->weight = (zonal_objective_info)ZONAL_OBJECTIVE_INFO_INIT;
+    return zonal_objective_describe(objective, s->views + s->local_views, s->views, s->batch,
+                                    dimension(t), &t->weight);
+}
+
+/* The weight of uniformity depends on the method and the batch; the configuration says what it came
+ * to. A gain by its word stays one, so that a run with another batch has the gain of that. */
+static void settle_weight(zonal__training *t) {
+    zonal__option_state *lambda = zonal__training_state(t, "lambda"),
+                        *gain = zonal__training_state(t, "gain");
+    if (!zonal__training_given(t, "lambda")) {
+        snprintf(t->lambda_note, sizeof t->lambda_note, "that of %.40s", t->settings.method);
+        t->settings.objective.lambda = t->trainer.objective.lambda;
+        *lambda = (zonal__option_state){
+            .source = ZONAL__SOURCE_DEFAULT, .text = "", .note = t->lambda_note};
+    }
+    snprintf(t->gain_note, sizeof t->gain_note, "here %.10g", t->weight.gain);
+    gain->note = t->gain_note;
+}
+
+static zonal_status fill_objective(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    zonal_objective_options *objective = &t->trainer.objective;
+    char unused[400];
+    objective->size = sizeof *objective;
+    ZONAL_TRY(zonal_objective_defaults(s->method, objective));
+    zonal__loss_unused(&objective->loss, &t->options, unused, sizeof unused);
+    if (unused[0])
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
+    ZONAL_TRY(
+        zonal__objective_apply(&t->options, offsetof(zonal__train_settings, objective), objective));
+    ZONAL_TRY(choose_gain(t, objective));
+    settle_weight(t);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__training_objective(zonal__training *t) {
+    zonal__network_spec *network = &t->trainer.network;
+    ZONAL_TRY(zonal__projector_parse(t->settings.projector, "--projector",
+                                     ZONAL__MOST_PROJECTOR_LAYERS, network->projector_width,
+                                     &network->projector_layers));
+    return fill_objective(t);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 zonal_status zonal__training_open_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
-    zonal__settle_path(t, "data", t->data, &s->data);
-    zonal__settle_path(t, "class-list", t->class_list, &s->source.class_list);
-    zonal__settle_path(t, "init", t->init, &s->init);
+    settle_path(t, "data", t->data, &s->data);
+    settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    settle_path(t, "init", t->init, &s->init);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
-    ZONAL_TRY(zonal__settle_views(t));
-    zonal__settle_batch(t);
+    ZONAL_TRY(settle_views(t));
+    settle_batch(t);
     ZONAL_TRY(zonal__training_fill_laws(t));
     zonal__training_fill_loader(t);
     return ZONAL_OK;
@@ -203,7 +382,7 @@ zonal_status zonal__training_open(zonal__training *t) {
     if (!s->data)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no images to train on: zonal train DIR, or "
                                           "\"data\" in the configuration");
-    ZONAL_TRY(zonal__settle_device(t));
+    ZONAL_TRY(settle_device(t));
     t->trainer = (zonal__trainer_options){.device = t->device,
                                           .data_location = (zonal__data_location)s->data_location,
                                           .decay_all = s->decay_all,
@@ -218,7 +397,7 @@ zonal_status zonal__training_open(zonal__training *t) {
     ZONAL_TRY(zonal__training_network(t, &t->trainer.network));
     fill_optimiser(t);
     ZONAL_TRY(fill_schedule(t));
-    return zonal__training_fill_objective(t);
+    return fill_objective(t);
 }
 
 void zonal__training_close(zonal__training *t) {

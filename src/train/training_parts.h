@@ -1,6 +1,6 @@
 /*
- * A training from the inside, for the files that assemble it: training.c puts the parts together,
- * training_settle.c, training_loss.c and training_views.c make them.
+ * A training from the inside, for the files that assemble it: training.c puts it together and
+ * settles what is left open, training_data.c has all that concerns the images.
  */
 #ifndef ZONAL_TRAIN_TRAINING_PARTS_H
 #define ZONAL_TRAIN_TRAINING_PARTS_H
@@ -13,19 +13,8 @@ int zonal__training_given(const zonal__training *training, const char *name);
 zonal__option_state *zonal__training_state(zonal__training *training, const char *name);
 
 /* Settles an option that was left open: the configuration that is written names the choice, and
- * what it was settled from. A path becomes absolute, in "room", so that a run can be resumed from
- * another folder; one that is not given, or leads nowhere, stays. */
+ * what it was settled from. */
 void zonal__settle_word(zonal__training *training, const char *name, int choice, int *setting);
-void zonal__settle_path(zonal__training *training, const char *name,
-                        char room[ZONAL__TRAINING_PATH], const char **setting);
-/* Device, precision and what depends on them. */
-zonal_status zonal__settle_device(zonal__training *training);
-/* Sides, channels, augmentation, crop and stem, by the images of the open source. */
-zonal_status zonal__settle_views(zonal__training *training);
-void zonal__settle_batch(zonal__training *training);
-
-/* trainer.objective and weight, by the projector's widths in trainer.network. */
-zonal_status zonal__training_fill_objective(zonal__training *training);
 
 zonal_status zonal__training_fill_laws(zonal__training *training);
 void zonal__training_fill_loader(zonal__training *training);

@@ -11,8 +11,9 @@
  *     zonal__training_close(&training);
  *
  * It makes the run folder, or goes on with one, opens the images, makes the steps, and logs,
- * evaluates and saves at the steps that train/cadence.h says. Several trainings may run at once, in
- * threads of their own; the log lines of the library (zonal_set_log) are those of all of them.
+ * evaluates and saves at the steps that train/training_work.h says. Several trainings may run at
+ * once, in threads of their own; the log lines of the library (zonal_set_log) are those of all of
+ * them.
  */
 #ifndef ZONAL_TRAIN_TRAINING_RUN_H
 #define ZONAL_TRAIN_TRAINING_RUN_H

@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "core/memory.h"
 #include "data/pool.h"
 #include "nn_trial.h"

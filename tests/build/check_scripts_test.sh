@@ -51,7 +51,7 @@ refused "cuDNN in the losses" "src/backend/cuda/training only" src/backend/cuda/
 refused "cuBLASLt in the losses" "src/backend/cuda/training only" src/backend/cuda/a.cu '#include <cublasLt.h>'
 refused "loss includes uniformity" "loss may not know uniformity" src/loss/a.c '#include "uniformity/a.h"'
 refused "uniformity includes cli" "uniformity may not know cli" src/uniformity/a.c '#include "cli/main.h"'
-refused "cli includes cpu" "cli may not know cpu" src/cli/a.c '#include "backend/cpu/threads.h"'
+refused "cli includes cpu" "cli may not know cpu" src/cli/a.c '#include "backend/cpu/cpu.h"'
 refused "a header of ours in angle brackets" "may not know" src/core/a.c '#include <math/harmonics.h>'
 refused "CUDA outside cuda" "CUDA headers" src/backend/cpu/a.c '#include <cuda_runtime.h>'
 refused "cuBLAS in loss" "CUDA headers" src/loss/a.c '#include <cublas_v2.h>'

@@ -7,7 +7,7 @@
 
 #include "core/memory.h"
 #include "data/loader.h"
-#include "data/order.h"
+#include "data/source.h"
 #include "failing_alloc.h"
 #include "test.h"
 

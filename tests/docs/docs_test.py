@@ -126,6 +126,56 @@ def check_porting():
 
 check_porting()
 
+# The limits set for the walks in CONTRIBUTING.md, which says what is counted.
+MOST_FILES = (18, 32, 8)
+
+
+def walks(text):
+    """(title, number in the title, files in order) of each walk."""
+    section = re.search(r"^## Three walks\n(.*?)(?=^## )", text, re.M | re.S).group(1)
+    for part in section.split("\n### ")[1:]:
+        title, _, rest = part.partition("\n")
+        entries = re.findall(r"^(\d+)\. `([^`]+)`: \S", rest, re.M)
+        numbered = [int(n) for n, _ in entries] == list(range(1, len(entries) + 1))
+        said = re.search(r": (\d+) files", title)
+        yield title, int(said.group(1)) if said and numbered else -1, [file for _, file in entries]
+
+
+def wrong_walks(text):
+    found = list(walks(text))
+    if len(found) != len(MOST_FILES):
+        yield f"{len(found)} walks"
+        return
+    for (title, said, files), most in zip(found, MOST_FILES):
+        if said != len(files):
+            yield f"{title}: {len(files)} files, numbered from 1, are listed"
+        if not 0 < len(files) <= most:
+            yield f"{title}: not 1 to {most} files"
+        if len(set(files)) < len(files):
+            yield f"{title}: a file twice"
+        yield from (f"{title}: no {f}" for f in files if not os.path.isfile(os.path.join(SOURCE, f)))
+    yield from (f"in both walks: {f}" for f in found[0][2] if f in found[1][2])
+    if found[2][0].count("two change") != 1 or text.count("**change**") != 2:
+        yield "a kernel family changes two files"
+
+
+CONTRIBUTING = os.path.join(SOURCE, "CONTRIBUTING.md")
+report(not list(wrong_walks(read(CONTRIBUTING))), "CONTRIBUTING.md: the walks", list(wrong_walks(read(CONTRIBUTING))))
+for old, new in (
+    ("1. `src/cli/main.c`", "1. `src/cli/gone.c`"),
+    ("2. `src/cli/loss/loss.c`", "2. `src/cli/main.c`"),
+    ("a loss value: 18 files", "a loss value: 17 files"),
+    ("\n### From a JPEG", "19. `README.md`: too far\n\n### From a JPEG"),
+    ("1. `src/cli/train/train.c`", "1. `src/cli/main.c`"),
+    ("\n### A new kernel family", "\n#### A new kernel family"),
+):
+    planted = read(CONTRIBUTING).replace(old, new)
+    faults = planted != read(CONTRIBUTING) and list(wrong_walks(planted))
+    report(faults, f"a planted fault of the walks is found: {new!r}")
+files = re.findall(r"`((?:src|include|cmake|scripts|tests|docs)/[\w./]+)`", read(CONTRIBUTING))
+gone = [f for f in files if not re.search("NAME|SUBJECT", f) and not os.path.exists(os.path.join(SOURCE, f))]
+report(len(files) > 60 and not gone, "CONTRIBUTING.md: the files it names are there", gone)
+
 PLANTED = [
     "$a\\, b$", "$a^*$ and $b^*$", "$$x$$", "$x", "| $|x|$ | b |", "$\\nosuch$", "$\\frac{1}{2$", "$x$y",
     "```math\n\\left( x\n```", "$ x $",

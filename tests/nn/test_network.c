@@ -5,7 +5,7 @@
 #include "core/bf16.h"
 #include "core/memory.h"
 #include "failing_alloc.h"
-#include "nn/init.h"
+#include "nn/network.h"
 #include "nn/run.h"
 #include "test.h"
 

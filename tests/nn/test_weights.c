@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "failing_alloc.h"
 #include "folder.h"
-#include "nn/init.h"
+#include "nn/network.h"
 #include "test.h"
 
 enum { MOST_TENSORS = ZONAL__MOST_ENTRIES + 8 };

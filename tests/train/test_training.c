@@ -10,7 +10,7 @@
  * is thousands away.
  */
 #include "core/memory.h"
-#include "nn/init.h"
+#include "nn/network.h"
 #include "test.h"
 #include "train/trainer_state.h"
 

@@ -14,10 +14,9 @@
 #include "failing_alloc.h"
 #include "folder.h"
 #include "test.h"
-#include "train/cadence.h"
 #include "train/checkpoint.h"
 #include "train/collapse.h"
-#include "train/training_run.h"
+#include "train/training_work.h"
 
 enum { MOST = 64, LONGEST_FILE = 1 << 24 };
 

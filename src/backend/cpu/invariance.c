@@ -12,7 +12,6 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/rows.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 enum { CHUNK = 16 }; /* samples per turn */

@@ -17,7 +17,6 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rows.h"
-#include "backend/cpu/threads.h"
 #include "backend/cpu/tiles.h"
 #include "core/memory.h"
 

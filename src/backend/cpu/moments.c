@@ -18,7 +18,6 @@
 #include "backend/cpu/product.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/second_moment.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 enum { CHUNK = 128 }; /* rows of the gradient that one turn owns */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "core/memory.h"
 
 enum { CHUNK = 64 }; /* rows whose sum one turn of a loop owns */

@@ -7,8 +7,8 @@
 #define ZONAL_BACKEND_CPU_ROWS_H
 
 #include "backend/backend.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/threads.h"
 
 typedef struct zonal__cpu_rows {
     int64_t rows, dim;

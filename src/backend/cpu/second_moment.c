@@ -1,7 +1,7 @@
 #include "backend/cpu/second_moment.h"
 
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 enum {

@@ -15,7 +15,6 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/rows.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 #include "core/random.h"
 

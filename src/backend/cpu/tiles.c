@@ -1,7 +1,7 @@
 #include "backend/cpu/tiles.h"
 
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 /* Small blocks leave enough tiles in a round for every thread, and waste less on the diagonal;

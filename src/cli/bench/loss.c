@@ -8,11 +8,12 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/peer.h"
 #include "cli/common/cli.h"
-#include "cli/common/on_device.h"
+#include "cli/common/rows.h"
 #include "cli/common/timing.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "loss/family.h"
 #include "loss/options.h"
 
 enum { MOST_BATCHES = 16, MOST_METHODS = 20, MOST_ROWS = MOST_BATCHES * MOST_METHODS };
@@ -354,6 +355,7 @@ static zonal_status compare_with_torch(session *e) {
 
 static zonal_status split_methods(session *e, const char *text) {
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
+    const zonal__family *family;
     char *rest = e->method_text;
     if (strlen(text) >= sizeof e->method_text)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "--method has too many names");
@@ -364,11 +366,10 @@ static zonal_status split_methods(session *e, const char *text) {
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--method takes at most %d names", MOST_METHODS);
         if (comma) *comma = '\0';
         ZONAL_TRY(zonal_loss_defaults(rest, &loss)); /* an unknown name, before any work */
-        if (loss.kernel.family == ZONAL_FAMILY_SPECTRUM ||
-            loss.kernel.family == ZONAL_FAMILY_CHORDAL)
+        family = &zonal__families[loss.kernel.family];
+        if (family->given || family->infinite_derivative)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--method %s cannot be timed: %s", rest,
-                              loss.kernel.family == ZONAL_FAMILY_CHORDAL ? "it has no gradient"
-                                                                         : "it needs a spectrum");
+                              family->given ? "it needs a spectrum" : "it has no gradient");
         e->method[e->methods++] = rest;
         rest = comma ? comma + 1 : NULL;
     }

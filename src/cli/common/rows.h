@@ -1,10 +1,10 @@
 /*
- * Embedding files as the commands take them, and text for people.
+ * Embedding files as the commands take them, plans run on their rows, and text for people.
  */
 #ifndef ZONAL_CLI_COMMON_ROWS_H
 #define ZONAL_CLI_COMMON_ROWS_H
 
-#include "core/error.h"
+#include "backend/device.h"
 #include "zonal/loss.h"
 
 typedef enum zonal__load_type {
@@ -22,6 +22,18 @@ typedef struct zonal__cli_rows {
 /* Reads a whole .npy matrix, with a progress bar when it is large. rows->x is NULL on failure. */
 zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
                              zonal__cli_rows *rows);
+
+/* Plans run on rows that lie in host memory, whatever device the plan is for. */
+
+/* Executes the plan: the rows are copied to its device and the results back. gradient may be NULL.
+ */
+zonal_status zonal__cli_execute(zonal_plan *plan, const zonal__device *device,
+                                const zonal__cli_rows *rows, double *value, void *gradient);
+
+/* The median time of one execution on a device other than the host, with gradient, in a graph, in
+ * microseconds; *runs receives the number of replays. rows hold floats. */
+zonal_status zonal__cli_time_on(zonal_plan *plan, const zonal__device *device,
+                                const zonal__cli_rows *rows, double *microseconds, int *runs);
 
 /* Prints "lead" and text wrapped to 80 columns on stdout, ended by a newline. */
 void zonal__cli_wrap(const char *lead, const char *text);

@@ -20,15 +20,11 @@ typedef struct settings {
     int json, csv;
 } settings;
 
-/* In the order of zonal_family. */
-static const char *const families[] = {"heat",    "band",     "induced", "poisson",
-                                       "chordal", "spectrum", NULL};
-
 static const zonal__option table[] = {
     {.name = "kernel",
      .type = ZONAL__OPTION_WORD,
      .target = offsetof(settings, family),
-     .words = families,
+     .words = zonal__family_words,
      .initial = "heat",
      .help = "the family"},
     {.name = "dim",

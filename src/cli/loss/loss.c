@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
-#include "cli/common/on_device.h"
 #include "cli/common/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -64,25 +63,39 @@ static const zonal__option table[] = {
      .help = "no hints and no progress bar"},
     {0}};
 
-static const zonal__cli_usage usage = {
-    .synopsis = "zonal loss X.npy --method NAME [options]",
-    .description =
-        "Computes how far the rows of a matrix are from uniform on the unit sphere: 1 at\n"
-        "total collapse, 1/n on average for n uniform rows (mmd, ksd, susreg). Rows are\nscaled to "
-        "unit length first. X.npy is float16, float32 or float64.\n"
-        "\n"
-        "methods:\n"
-        "  mmd-heat  mmd-band  mmd-induced  mmd-poisson  mmd-spectrum  mmd-chordal\n"
-        "  ksd-heat  ksd-band  ksd-induced  ksd-poisson  ksd-spectrum\n"
-        "  kl-heat             kl-induced   kl-poisson   kl-spectrum\n"
-        "  susreg  sigreg      the sliced losses, which draw random directions\n"
-        "\n"
-        "examples:\n"
-        "  zonal loss X.npy --method mmd-heat --grad G.npy\n"
-        "  zonal loss X.npy --method kl-heat --t 2/d --json\n",
-    .argument = "X.npy",
-    .least = 1,
-    .most = 1};
+/* The methods of a discrepancy on a line of their own, and the sliced ones last. */
+static void put_methods(FILE *out) {
+    size_t column = 0, before = 0;
+    for (int i = 0; zonal_method_name(i); i++) {
+        const char *name = zonal_method_name(i), *dash = strchr(name, '-');
+        size_t length = strlen(name), prefix = dash ? (size_t)(dash - name) : 0;
+        int fresh = i == 0 || prefix != before || strncmp(name, zonal_method_name(i - 1), prefix);
+        if (i > 0 && (fresh || column + 2 + length > 79)) column = 0, fputc('\n', out);
+        fprintf(out, "  %s", name);
+        column += 2 + length;
+        before = prefix;
+    }
+    fputs("      the sliced losses, which draw random directions\n", out);
+}
+
+static void describe(char *text, size_t size) {
+    FILE *out = fmemopen(text, size, "w");
+    text[0] = '\0';
+    if (!out) return;
+    fputs("Computes how far the rows of a matrix are from uniform on the unit sphere: 1 at\n"
+          "total collapse, 1/n on average for n uniform rows (mmd, ksd, susreg). Rows are\n"
+          "scaled to unit length first. X.npy is float16, float32 or float64.\n"
+          "\n"
+          "methods:\n",
+          out);
+    put_methods(out);
+    fputs("\n"
+          "examples:\n"
+          "  zonal loss X.npy --method mmd-heat --grad G.npy\n"
+          "  zonal loss X.npy --method kl-heat --t 2/d --json\n",
+          out);
+    fclose(out);
+}
 
 typedef struct result {
     const char *path;
@@ -333,7 +346,15 @@ static zonal_status run(const settings *s, const zonal__options *options, const 
 int zonal__cli_loss(int argc, char **argv) {
     settings s;
     zonal__options options;
-    int status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
+    char description[2048];
+    const zonal__cli_usage usage = {.synopsis = "zonal loss X.npy --method NAME [options]",
+                                    .description = description,
+                                    .argument = "X.npy",
+                                    .least = 1,
+                                    .most = 1};
+    int status;
+    describe(description, sizeof description);
+    status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s, &options, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;

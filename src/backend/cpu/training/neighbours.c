@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "backend/cpu/clones.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 enum {

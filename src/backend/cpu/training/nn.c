@@ -1,7 +1,7 @@
 /* The table of the layers on the host's threads: backend/training/nn.h, zonal__nn_cpu. */
 #include "backend/training/nn.h"
 
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"

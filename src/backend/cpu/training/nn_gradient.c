@@ -10,7 +10,7 @@
  */
 #include "backend/backend.h"
 #include "backend/cpu/clones.h"
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/training/nn_amx.h"
 #include "backend/cpu/training/nn_product.h"
 #include "core/memory.h"

@@ -16,7 +16,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/clones.h"
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/training/nn_activate.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"

@@ -5,7 +5,7 @@
  * Saved by MAX_POOL: for each element of y, the number r * kernel + s of the winner in its window.
  */
 #include "backend/cpu/clones.h"
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/training/nn_layer.h"
 #include "core/memory.h"
 

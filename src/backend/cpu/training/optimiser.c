@@ -15,7 +15,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/clones.h"
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "core/bf16.h"
 #include "core/memory.h"
 

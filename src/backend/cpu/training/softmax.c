@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "backend/cpu/clones.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
-#include "backend/cpu/threads.h"
 #include "core/memory.h"
 
 enum {

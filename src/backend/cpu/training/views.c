@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/threads.h"
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/training/views_photograph.h"
 #include "backend/cpu/training/views_scratch.h"
 #include "backend/cpu/training/views_texture.h"
