@@ -10,6 +10,7 @@
 #include "loss/family.h"
 #include "loss/induced.h"
 #include "loss/log_profile.h"
+#include "loss/sliced.h"
 #include "loss/spectrum.h"
 #include "math/harmonics.h"
 
@@ -205,6 +206,7 @@ const zonal__family zonal__families[ZONAL__FAMILIES] = {
          .help = "induced, susreg: s^2; d unless given, 1 is the paper's formula as "
                  "printed",
          .most = 1e4,
+         .option_most = ZONAL__SLICED_SCALE,
          .above = 1,
          .initial = induced_initial,
          .method = {"mmd-induced", "ksd-induced", "kl-induced"},
