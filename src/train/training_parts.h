@@ -27,7 +27,7 @@ void zonal__settle_batch(zonal__training *training);
 /* trainer.objective and weight, by the projector's widths in trainer.network. */
 zonal_status zonal__training_fill_objective(zonal__training *training);
 
-zonal_status zonal__training_fill_laws(zonal__training *training);
+zonal_status zonal__training_fill_augmentations(zonal__training *training);
 void zonal__training_fill_loader(zonal__training *training);
 /* ZONAL_ARGUMENT for a --view-... option that has no effect: it was meant to have one. */
 zonal_status zonal__training_check_views(const zonal__training *training);

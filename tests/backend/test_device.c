@@ -354,7 +354,7 @@ static void test_capabilities(void) {
                 "poor:0 does not compute objective");
     CHECK_FAILS(zonal__device_layers(open_device("poor"), &layers), ZONAL_UNSUPPORTED,
                 "poor:0 computes losses");
-    CHECK(!zonal__device_has_choices(open_device("poor")));
+    CHECK(!zonal__device_autotunes(open_device("poor")));
     nothing_left();
 }
 
