@@ -138,14 +138,18 @@ ZONAL_API const char *zonal_method_name(int i);
  *     zonal_loss_set(&options, "precision", "tf32");
  *
  * The names, with what they set; zonal_loss_option_name and _help list them, NULL past the last:
- *   t, band, scale, r          the parameter of the method's kernel: a number, NUMBER/d or d
- *   spectrum                   kernel.spectrum, "1,0.5,0.25"; the text is kept, not copied, and
- * must last until the plan is made without-multiplicity       yes or no, as all that is 0 or 1 in
- * the struct kl-norm, estimator, implementation, device, precision, dtype      a word: "auto", "u",
- * "cuda" slices, knots, range, times-n, collapse-norm, seed                of sliced losses; range:
- * -5,5 raw, unit, threads Refused are an unknown name (the sentence offers the nearest), a text
- * that is no such value, and an option that the method has no use for: ZONAL_ARGUMENT, and *options
- * stays as it is. */
+ *   t, band, scale, r       the parameter of the method's kernel: a number, NUMBER/d or d
+ *   spectrum                kernel.spectrum, "1,0.5,0.25"; the text is kept, not copied, and must
+ *                           last until the plan is made
+ *   without-multiplicity    yes or no, as all that is 0 or 1 in the struct
+ *   kl-norm, estimator, implementation, device, precision, dtype
+ *                           a word: "auto", "u", "cuda"
+ *   slices, knots, range, times-n, collapse-norm, seed
+ *                           of sliced losses; range: -5,5
+ *   raw, unit, threads      raw_value, unit_rows, threads
+ *
+ * Refused are an unknown name (the sentence offers the nearest), a text that is no such value, and
+ * an option that the method has no use for: ZONAL_ARGUMENT, and *options stays as it is. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_loss_set(zonal_loss_options *options, const char *name,
                                                      const char *text);
 ZONAL_API const char *zonal_loss_option_name(int i);
@@ -171,10 +175,11 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make(const char *method, const 
                                                       zonal_plan **plan);
 
 /* Computes *value and, unless gradient is NULL, the gradient of *value with respect to x.
- *   x, gradient   [batch][dim], rows contiguous, float for ZONAL_PRECISION_FP32, double for
- * ZONAL_PRECISION_DOUBLE; must not overlap A row that is zero or not finite is ZONAL_NUMERIC, and
- * the sentence names it; *value is then NaN and the gradient unspecified. Chordal has no gradient:
- * ZONAL_ARGUMENT. */
+ *   x, gradient   [batch][dim], rows contiguous; float for ZONAL_PRECISION_FP32, double for
+ *                 ZONAL_PRECISION_DOUBLE; must not overlap
+ *
+ * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
+ * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/registry.h"
+#include "core/sized.h"
 #include "core/text.h"
 #include "core/thread.h"
 
@@ -230,23 +231,19 @@ int zonal_device_count(void) {
     return count;
 }
 
+#define INFO_SIZED ZONAL__SIZED(zonal_device_info, name)
+
 zonal_status zonal_device_info_get(int i, zonal_device_info *info) {
     zonal_device_info full;
-    size_t size;
     const zonal__device *device;
     ZONAL_NEED(info, "info");
-    if (info->size < offsetof(zonal_device_info, model))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s: info.size is %zu; set it to sizeof info first",
-                          __func__, info->size);
+    ZONAL_TRY(zonal__sized_check(INFO_SIZED, info));
     device = i < 0 ? NULL : listed_device(i);
     if (!device)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no device number %d; there are %d", i,
                           zonal_device_count());
     ZONAL_TRY(zonal__device_describe(device, &full));
-    size = full.size = info->size;
-    memset(info, 0, size);
-    memcpy(info, &full, size < sizeof full ? size : sizeof full);
-    return ZONAL_OK;
+    return zonal__sized_write(INFO_SIZED, &full, info);
 }
 
 const char *zonal_device_missing(const char *name) {

@@ -9,7 +9,7 @@
  * there:
  *
  *   - every function finds its device in its first argument, or in the problem's or spec's
- * "device", and leaves the calling thread's idea of a current device as it was;
+ *     "device", and leaves the calling thread's idea of a current device as it was;
  *   - a stream, event or graph is a pointer of the backend's own; NULL is the default stream;
  *   - run, forward, step and their like only put work on the stream, take no memory and can be
  *     captured in a graph; what was wrong with their input is noted on the device and told by

@@ -52,6 +52,7 @@ static void put_value(page *p, const zonal__options *options, int i) {
     const zonal__option *option = &options->table[i];
     const void *target = (const char *)options->values + option->target;
     zonal__scale scale;
+    double number;
     char text[24];
     switch (option->type) {
     case ZONAL__OPTION_FLAG:
@@ -61,10 +62,13 @@ static void put_value(page *p, const zonal__options *options, int i) {
         snprintf(text, sizeof text, "%" PRId64, *(const int64_t *)target);
         put(p, text);
         break;
+    /* By their texts, since several options may share one target; one that was settled has none. */
     case ZONAL__OPTION_DOUBLE:
-        put_double(p, *(const double *)target);
+        if (zonal__text_double(options->state[i].text, "", &number) != ZONAL_OK)
+            number = *(const double *)target;
+        put_double(p, number);
         break;
-    case ZONAL__OPTION_SCALE: /* by its text: several options may share one target */
+    case ZONAL__OPTION_SCALE:
         if (zonal__text_scale(options->state[i].text, "", &scale) == ZONAL_OK && scale.power == 0)
             put_double(p, scale.factor);
         else

@@ -2,14 +2,14 @@
  * JSON lines: a file that grows by one JSON object per line, and survives crashes.
  *
  *     zonal__jsonl *metrics;
- *     ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", checkpoint_step));     on resume
+ *     ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", checkpoint_step));   on resume
  *     ZONAL_TRY(zonal__jsonl_open(path, &metrics));
  *     ...
  *     ZONAL_TRY(zonal__json_finish(&json, &text));
  *     ZONAL_TRY(zonal__jsonl_append(metrics, text));
  *     ...
- *     ZONAL_TRY(zonal__jsonl_sync(metrics));                                     before a
- * checkpoint zonal__jsonl_close(metrics);
+ *     ZONAL_TRY(zonal__jsonl_sync(metrics));                                   before a checkpoint
+ *     zonal__jsonl_close(metrics);
  *
  * Each line goes out in one write to a file opened for appending, so a process that is killed
  * leaves whole lines behind. A machine that loses its power may leave half a line, or zeros: what

@@ -6,7 +6,7 @@
  *     1. "\x93NUMPY", one byte major version, one byte minor version
  *     2. the length of the header text: 2 bytes in version 1, 4 bytes in 2 and 3, little-endian
  *     3. the header: a Python dictionary with the keys descr, fortran_order and shape, in any
- * order, padded with blanks and a newline; Latin-1 in versions 1 and 2, UTF-8 in 3
+ *        order, padded with blanks and a newline; Latin-1 in versions 1 and 2, UTF-8 in 3
  *     4. the elements, nothing after them
  *
  * Read are matrices of little-endian float16, float32 and float64 in C or Fortran order with at

@@ -5,8 +5,9 @@
  *
  *   cloud   Brownian motion on the plane, blurred: soft grey with large structure. Fourier
  *           coefficients are normal numbers times |f|^-exponent exp(-2 (pi blur |f|)^2), f in
- * cycles a pixel. Of exponent 1 + H the field is fractional Brownian motion with Hurst index H,
- *           whose differences over a distance r have the variance r^(2 H); 1.5 is Brownian.
+ *           cycles a pixel. Of exponent 1 + H the field is fractional Brownian motion with Hurst
+ *           index H, whose differences over a distance r have the variance r^(2 H); 1.5 is
+ *           Brownian.
  *   disk    heavy-tailed noise summed over a disk: black and white dots on grey, few strong ones
  *           and many faint ones, as the noise has it.
  *   flake   the same noise summed over a star: black and white stars on grey.

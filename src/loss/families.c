@@ -13,6 +13,7 @@
 #include "loss/induced.h"
 #include "loss/log_profile.h"
 #include "loss/options.h"
+#include "loss/sliced.h"
 #include "math/harmonics.h"
 
 enum {
@@ -207,6 +208,7 @@ const zonal__family zonal__families[] = {
          .help = "induced, susreg: s^2; d unless given, 1 is the paper's formula as "
                  "printed",
          .most = 1e4,
+         .option_most = ZONAL__SLICED_SCALE,
          .above = 1,
          .initial = induced_initial,
          .method = {"mmd-induced", "ksd-induced", "kl-induced"},

@@ -25,6 +25,7 @@ typedef struct zonal__family {
     int whole;          /* 1: a whole number */
     double least, most; /* bounds of the value */
     int above, below;   /* 1: the bound itself is excluded */
+    double option_most; /* the option's bound, where a sliced loss takes more; 0: most */
     zonal_number (*initial)(int64_t dim, zonal_discrepancy discrepancy);
 
     const char *method[ZONAL_DISCREPANCY_KL + 1]; /* by zonal_discrepancy; NULL: there is none */

@@ -118,7 +118,7 @@ static int family_option(const zonal__family *family, zonal__option *entry) {
                              .rules = (family->above ? ZONAL__OPTION_OVER : 0) |
                                       (family->below ? ZONAL__OPTION_UNDER : 0),
                              .least = family->least,
-                             .most = family->most,
+                             .most = family->option_most ? family->option_most : family->most,
                              .metavar = family->metavar,
                              .help = family->help};
     return 1;

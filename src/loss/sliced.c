@@ -26,8 +26,9 @@ static zonal_status check(const zonal_sliced_options *options, double scale) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the knots' range must have low < high, both within 1000, got [%g, %g]",
                           options->low, options->high);
-    if (!(scale > 0 && scale <= 1e8))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "scale must be above 0 and at most 1e8, got %g", scale);
+    if (!(scale > 0 && scale <= ZONAL__SLICED_SCALE))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "scale must be above 0 and at most %g, got %g",
+                          ZONAL__SLICED_SCALE, scale);
     return ZONAL_OK;
 }
 

@@ -15,6 +15,8 @@ typedef struct zonal__sliced_tables {
     double degree2;    /* its share of degree 2, as b_2 is */
 } zonal__sliced_tables;
 
+#define ZONAL__SLICED_SCALE 1e8 /* the largest s^2; the induced kernel's quadrature serves 1e4 */
+
 /* scale is SUSReg's s^2 (0: d). Undo with zonal__sliced_fini, also after failure. */
 zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_sliced_options *options,
                                 double scale, int64_t dim, zonal__sliced_tables *tables);

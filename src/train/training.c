@@ -372,7 +372,7 @@ zonal_status zonal__training_open_views(zonal__training *t) {
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
     settle_batch(t);
-    ZONAL_TRY(zonal__training_fill_laws(t));
+    ZONAL_TRY(zonal__training_fill_augmentations(t));
     zonal__training_fill_loader(t);
     return ZONAL_OK;
 }

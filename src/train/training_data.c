@@ -104,7 +104,7 @@ static const char *find_unused_view(const zonal__train_settings *settings,
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-zonal_status zonal__training_fill_laws(zonal__training *t) {
+zonal_status zonal__training_fill_augmentations(zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
     int global = (int)s->views, all = global + (int)s->local_views;
     for (int v = 0; v < all; v++) {

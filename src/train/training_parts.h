@@ -16,7 +16,7 @@ zonal__option_state *zonal__training_state(zonal__training *training, const char
  * what it was settled from. */
 void zonal__settle_word(zonal__training *training, const char *name, int choice, int *setting);
 
-zonal_status zonal__training_fill_laws(zonal__training *training);
+zonal_status zonal__training_fill_augmentations(zonal__training *training);
 void zonal__training_fill_loader(zonal__training *training);
 /* ZONAL_ARGUMENT for a --view-... option that has no effect: it was meant to have one. */
 zonal_status zonal__training_check_views(const zonal__training *training);

@@ -25,8 +25,8 @@ static void mark(zonal__training_work *w) {
 
 /* ---- after a step ---------------------------------------------------------------------------- */
 
-static zonal_status read_meter(zonal__training_work *w, const zonal__metrics *metrics,
-                               zonal__monitor *monitor) {
+static zonal_status read_monitor(zonal__training_work *w, const zonal__metrics *metrics,
+                                 zonal__monitor *monitor) {
     const zonal__training *t = w->training;
     ZONAL_TRY(zonal__trainer_projections(w->trainer, w->projections));
     ZONAL_TRY(zonal__monitor_read(t->settings.batch,
@@ -61,7 +61,7 @@ static zonal_status log_step(zonal__training_work *w) {
         (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
     w->loss_sum += line.metrics.loss.total;
     w->losses++;
-    ZONAL_TRY(read_meter(w, &line.metrics, &monitor));
+    ZONAL_TRY(read_monitor(w, &line.metrics, &monitor));
     ZONAL_TRY(zonal__run_folder_add_step(&w->folder, &line));
     ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, step, &monitor));
     ZONAL__TELL(w, logged, &line, &monitor);

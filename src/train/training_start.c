@@ -25,18 +25,18 @@ static zonal_status use_autotune_cache(zonal__training_work *w, int write) {
     const zonal__device *device = w->training->device;
     const zonal__training_tables *tables;
     char path[ZONAL__RUN_FOLDER_PATH];
-    if (!zonal__device_has_choices(device)) return ZONAL_OK;
+    if (!zonal__device_autotunes(device)) return ZONAL_OK;
     ZONAL_TRY(zonal__device_training(device, &tables));
     ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", path));
-    return write ? tables->choices_write(device, path) : tables->choices_read(device, path);
+    return write ? tables->autotune_write(device, path) : tables->autotune_read(device, path);
 }
 
 /* Algorithms that a run is to have in common with another one. */
-static zonal_status take_choices(const zonal__training_work *w) {
+static zonal_status take_autotune_cache(const zonal__training_work *w) {
     const char *file = w->training->settings.autotune_cache;
     const zonal__training_tables *tables;
     if (!file) return ZONAL_OK;
-    if (!zonal__device_has_choices(w->training->device))
+    if (!zonal__device_autotunes(w->training->device))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--autotune-cache %s is CUDA's, and this run is on the "
                           "processor; leave it out, or use --device cuda",
@@ -45,7 +45,7 @@ static zonal_status take_choices(const zonal__training_work *w) {
         return ZONAL_FAIL(ZONAL_IO, "cannot read the autotuning cache %s: %s", file,
                           strerror(errno));
     ZONAL_TRY(zonal__device_training(w->training->device, &tables));
-    return tables->choices_read(w->training->device, file);
+    return tables->autotune_read(w->training->device, file);
 }
 
 /* ---- the first weights ----------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ zonal_status zonal__training_prepare(zonal__training_work *w) {
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
     if (t->settings.resume) ZONAL_TRY(use_autotune_cache(w, 0));
-    ZONAL_TRY(take_choices(w));
+    ZONAL_TRY(take_autotune_cache(w));
     return make_trainer(w);
 }
 

@@ -73,7 +73,7 @@ static zonal_status fill_test(const session *s, int k, double statistic,
     return ZONAL_OK;
 }
 
-static zonal_status fill_meters(const session *s, zonal_uniformity_report *report) {
+static zonal_status fill_diagnostics(const session *s, zonal_uniformity_report *report) {
     int64_t n = s->battery.problem.rows, d = s->battery.problem.dim;
     const double *moments = s->battery.survey.moments;
     const zonal__operation_table *operation =
@@ -166,7 +166,7 @@ static zonal_status run(session *s, const zonal__problem *problem, const void *x
     ZONAL_TRY(zonal__battery_run(&s->battery, x, t));
     report->tests = s->battery.tests;
     ZONAL_TRY(fill_degrees(s, t, report));
-    ZONAL_TRY(fill_meters(s, report)); /* before the survey is used for simulated batches */
+    ZONAL_TRY(fill_diagnostics(s, report)); /* before the survey is used for simulated batches */
     ZONAL_TRY(simulate(s, t));
     for (int k = 0; k < report->tests; k++) ZONAL_TRY(fill_test(s, k, t[k], &report->test[k]));
     report->monte_carlo = s->options->monte_carlo;

@@ -194,14 +194,15 @@ static void test_autotune_cache(void) {
     char kept[80];
     if (no_gpu() || !step(&first)) return;
     snprintf(kept, sizeof kept, "%s.kept", path);
-    CHECK_OK(gpu_training()->choices_write(gpu_device(), kept));
-    CHECK_OK(gpu_training()->choices_write(gpu_device(), path));
-    if (replace_entries("direct") && CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
+    CHECK_OK(gpu_training()->autotune_write(gpu_device(), kept));
+    CHECK_OK(gpu_training()->autotune_write(gpu_device(), path));
+    if (replace_entries("direct") && CHECK_OK(gpu_training()->autotune_read(gpu_device(), path)))
         compare(&first, "plain loops", 0);
-    if (CHECK_OK(gpu_training()->choices_read(gpu_device(), kept))) compare(&first, "read back", 1);
+    if (CHECK_OK(gpu_training()->autotune_read(gpu_device(), kept)))
+        compare(&first, "read back", 1);
     zonal_set_log(count_line, &lines);
     if (replace_entries("cudnn 9999 1=1") &&
-        CHECK_OK(gpu_training()->choices_read(gpu_device(), path)))
+        CHECK_OK(gpu_training()->autotune_read(gpu_device(), path)))
         compare(&first, "measured anew", -1);
     zonal_set_log(NULL, NULL);
     CHECK_MSG(lines == 3, "%d lines in the log, not 3", lines);

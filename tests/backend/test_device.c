@@ -106,7 +106,7 @@ static void test_list(void) {
     count = zonal_device_count();
     CHECK(count >= 3);
     for (int i = 0; i < count; i++) {
-        zonal_device_info info = {.size = sizeof info};
+        zonal_device_info info = ZONAL_DEVICE_INFO_INIT;
         if (!CHECK_OK(zonal_device_info_get(i, &info))) continue;
         CHECK(strlen(info.name) > 0 && strcmp(info.name, "ref") != 0);
         CHECK((i == 0) == (strcmp(info.name, "cpu") == 0));
@@ -137,7 +137,9 @@ static void test_sizes(void) {
     CHECK_OK(zonal_device_info_get(0, &newer.info));
     CHECK(newer.info.size == sizeof newer && newer.more[0] == 0 && newer.more[63] == 0);
     newer.info.size = 0;
-    CHECK_FAILS(zonal_device_info_get(0, &newer.info), ZONAL_ARGUMENT, "info.size");
+    CHECK_FAILS(zonal_device_info_get(0, &newer.info), ZONAL_ARGUMENT, "ZONAL_DEVICE_INFO_INIT");
+    newer.info.size = (size_t)1 << 40; /* memory that was never set */
+    CHECK_FAILS(zonal_device_info_get(0, &newer.info), ZONAL_ARGUMENT, "no version");
     newer.info.size = sizeof newer.info;
     CHECK_FAILS(zonal_device_info_get(-1, &newer.info), ZONAL_ARGUMENT, "device number -1");
     CHECK_FAILS(zonal_device_info_get(1000, &newer.info), ZONAL_ARGUMENT, "device number 1000");
@@ -352,7 +354,7 @@ static void test_capabilities(void) {
                 "poor:0 does not compute objective");
     CHECK_FAILS(zonal__device_layers(open_device("poor"), &layers), ZONAL_UNSUPPORTED,
                 "poor:0 computes losses");
-    CHECK(!zonal__device_has_choices(open_device("poor")));
+    CHECK(!zonal__device_autotunes(open_device("poor")));
     nothing_left();
 }
 

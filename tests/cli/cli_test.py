@@ -644,7 +644,8 @@ def test_devices():
            str(done))
     text = run("devices")
     report(text.returncode == 0 and all(f"{name} " in text.stdout for name in names)
-           and all(reason in text.stdout for reason in missing.values()), "devices: the table",
+           and all(reason in " ".join(text.stdout.split()) for reason in missing.values())
+           and all(len(line) <= 80 for line in text.stdout.splitlines()), "devices: the table",
            text.stdout)
     save("x.npy", rows(20, 6))
     by_name = loss("x.npy", "mmd-heat", "--device", "cpu:0")

@@ -240,6 +240,17 @@ static void test_loss_by_name(void) {
           o.kernel.without_multiplicity == 1);
 }
 
+/* SUSReg takes a larger s^2 than its limit, whose quadrature would not serve it. */
+static void test_scales(void) {
+    zonal_plan *plan;
+    CHECK_OK(zonal_plan_make("susreg", "scale=20000,range=-1,1", ROWS, DIM, &plan));
+    zonal_plan_destroy(plan);
+    CHECK_FAILS(zonal_plan_make("mmd-induced", "scale=20000", ROWS, DIM, &plan), ZONAL_ARGUMENT,
+                "scale must be above 0 and at most 10000, got 20000");
+    CHECK_FAILS(zonal_plan_make("susreg", "scale=1e9", ROWS, DIM, &plan), ZONAL_ARGUMENT,
+                "at most 100000000");
+}
+
 static void test_loss_refusals(void) {
     zonal_loss_options o = ZONAL_LOSS_OPTIONS_INIT, before;
     CHECK_OK(zonal_loss_defaults("mmd-heat", &o));
@@ -505,6 +516,7 @@ static const test_case tests[] = {{"older options", test_older_options},
                                   {"sizes", test_sizes},
                                   {"reserved", test_reserved},
                                   {"a loss by name", test_loss_by_name},
+                                  {"scales", test_scales},
                                   {"refused by name", test_loss_refusals},
                                   {"an objective by name", test_objective_by_name},
                                   {"lists", test_lists},

@@ -198,6 +198,10 @@ def test_folder():
         again = train("--config", "s.toml", "--dump-config").stdout
         strip = lambda t: [line.split("#")[0] for line in t.splitlines()]
         assert strip(text) == strip(again)
+        with open("w.toml", "w") as file:  # what sets the gain is one number in the library
+            file.write('selectivity = 5\ngain = "auto"\n')
+        text = train("--config", "w.toml", "--dump-config").stdout
+        assert "selectivity = 5 " in text and 'gain = "auto"' in text, text
 
     @case("a finished run that is resumed has nothing to do")
     def _():

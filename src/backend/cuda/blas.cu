@@ -7,8 +7,14 @@ extern "C" {
 #include "core/shared_library.h"
 }
 
+/* cublas_v2.h gives functions other names by macros, so the macros' values are what is looked up.
+ */
+#define TEXT(name) #name
+#define NAME(name) TEXT(name)
+
 /* Of the toolkit's version first. The functions are the same in 12 and 13. */
-static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so", NULL};
+static const char *const names[] = {"libcublas.so." NAME(CUBLAS_VER_MAJOR), "libcublas.so.13",
+                                    "libcublas.so.12", "libcublas.so", NULL};
 static const zonal__shared_library library = {
     "cuBLAS, which pairwise losses of more than 1024 rows use on CUDA,", names, ZONAL_CUDA_FOLDER,
     "install it with the CUDA toolkit, or name its folder in LD_LIBRARY_PATH; batches of up to "
@@ -19,11 +25,6 @@ static struct {
     int loaded;
     zonal__blas blas;
 } process = {PTHREAD_MUTEX_INITIALIZER, 0, {}};
-
-/* cublas_v2.h gives functions other names by macros, so the macros' values are what is looked up.
- */
-#define TEXT(name) #name
-#define NAME(name) TEXT(name)
 
 static zonal_status load(zonal__blas *blas) {
     void *handle;

@@ -84,7 +84,7 @@ zonal_status zonal__device_neighbours(const zonal__device *device,
     return *out ? ZONAL_OK : lacks(device, "search of nearest neighbours");
 }
 
-int zonal__device_has_choices(const zonal__device *device) {
+int zonal__device_autotunes(const zonal__device *device) {
     const zonal__training_tables *tables = find(device->backend->name);
-    return tables && tables->choices_read;
+    return tables && tables->autotune_read;
 }

@@ -32,8 +32,8 @@ typedef struct zonal__training_tables {
      * computes the same bits: read before the first layer is made, write after the last. A file
      * that is not there, or of another device or version of the libraries, reads as an empty one;
      * ZONAL_FORMAT for one that is damaged. */
-    zonal_status (*choices_read)(const zonal__device *device, const char *path);
-    zonal_status (*choices_write)(const zonal__device *device, const char *path);
+    zonal_status (*autotune_read)(const zonal__device *device, const char *path);
+    zonal_status (*autotune_write)(const zonal__device *device, const char *path);
 } zonal__training_tables;
 
 /* Those of the host, which are in every build. */
@@ -53,7 +53,7 @@ zonal_status zonal__device_neighbours(const zonal__device *device,
                                       const zonal__neighbours_table **out);
 
 /* 0 for a device that measures no algorithms, and has nothing to keep. */
-int zonal__device_has_choices(const zonal__device *device);
+int zonal__device_autotunes(const zonal__device *device);
 
 /* Adds the tables of a backend of the program's own, for tests. The record must stay. */
 zonal_status zonal__training_register(const zonal__training_tables *tables);

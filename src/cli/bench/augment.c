@@ -64,7 +64,7 @@ static const zonal__option table[] = {
     {0}};
 
 static const zonal__cli_usage usage = {
-    .synopsis = "zonal bench augment [--kind WORD] [--device WORD] [options]",
+    .synopsis = "zonal bench augment [--kind WORD] [--device NAME] [options]",
     .description = "Times augmentation, from images in memory (photographs of 500 x 375, textures "
                    "of\n256 x 256 pixels) to normalised arrays: the median over warm runs.\n",
     .argument = NULL,

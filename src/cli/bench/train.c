@@ -101,7 +101,7 @@ static const zonal__option table[] = {
     {0}};
 
 static const zonal__cli_usage usage = {
-    .synopsis = "zonal bench train [--rows NETWORK@SIDE,...] [--device WORD] [options]",
+    .synopsis = "zonal bench train [--rows NETWORK@SIDE,...] [--device NAME] [options]",
     .description =
         "Times one step of training: views through the network (ImageNet's stem) and a\n"
         "projector 2048-2048-256, loss, backward, AdamW. First on views that lie on the\n"

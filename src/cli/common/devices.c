@@ -5,6 +5,7 @@
 #include "backend/device.h"
 #include "cli/common/cli.h"
 #include "cli/common/json_line.h"
+#include "cli/common/rows.h"
 
 typedef struct settings {
     int json;
@@ -40,11 +41,12 @@ static void print_json_device(zonal__json *json, const zonal_device_info *info) 
     zonal__json_end_object(json);
 }
 
+/* A line is no wider than 80 columns: a longer model is cut off here, and whole in JSON. */
 static void print_device(const zonal_device_info *info) {
     char capability[32] = "-";
     if (info->compute_major > 0)
         snprintf(capability, sizeof capability, "%d.%d", info->compute_major, info->compute_minor);
-    printf("%-8s %-40s %10s %10.1f %9.1f\n", info->name,
+    printf("%-8s %-38.38s %10s %10.1f %9.1f\n", info->name,
            info->model[0] ? zonal__cli_plain(info->model).text : "-", capability,
            (double)info->total_memory / 0x1p30, (double)info->free_memory / 0x1p30);
 }
@@ -53,7 +55,7 @@ static void print_device(const zonal_device_info *info) {
 static zonal_status list_devices(zonal__json *json) {
     int count = zonal_device_count();
     for (int i = 0; i < count; i++) {
-        zonal_device_info info = {.size = sizeof info};
+        zonal_device_info info = ZONAL_DEVICE_INFO_INIT;
         ZONAL_TRY(zonal_device_info_get(i, &info));
         if (json)
             print_json_device(json, &info);
@@ -65,6 +67,7 @@ static zonal_status list_devices(zonal__json *json) {
 
 static void list_missing(zonal__json *json) {
     const char *backend, *reason;
+    char lead[64];
     for (int i = 0; (backend = zonal__backend_known(i)); i++) {
         reason = zonal_device_missing(backend);
         if (!reason) continue;
@@ -74,7 +77,8 @@ static void list_missing(zonal__json *json) {
             zonal__json_key_text(json, "reason", reason);
             zonal__json_end_object(json);
         } else {
-            printf("\nno %s: %s\n", backend, reason);
+            snprintf(lead, sizeof lead, "\nno %.50s: ", backend);
+            zonal__cli_wrap(lead, reason);
         }
     }
 }
@@ -96,7 +100,7 @@ static zonal_status print_json(void) {
 }
 
 static zonal_status print_table(void) {
-    printf("%-8s %-40s %10s %10s %9s\n", "name", "model", "capability", "memory GiB", "free GiB");
+    printf("%-8s %-38s %10s %10s %9s\n", "name", "model", "capability", "memory GiB", "free GiB");
     ZONAL_TRY(list_devices(NULL));
     list_missing(NULL);
     return ZONAL_OK;

@@ -46,7 +46,7 @@ static const zonal__option table[] = {
      AT(fit),
      .words = fittings,
      .initial = "as-is",
-     .help = "as-is: original sizes; centre: the largest centred square; stretch: the whole image"},
+     .help = "as-is: original sizes; center: the largest centred square; stretch: the whole image"},
     {.name = "side",
      .type = ZONAL__OPTION_INT,
      AT(side),

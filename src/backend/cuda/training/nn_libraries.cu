@@ -93,8 +93,8 @@ void zonal__libraries_unlock(void) {
 
 /* ---- the autotuning cache -------------------------------------------------------------------- */
 
-/* Those of the current device; it is locked. GPUs of one machine may differ. */
-static zonal_status choices_here(zonal__autotune_cache **out) {
+/* That of the current device, with "lock" held. GPUs of one machine may differ. */
+static zonal_status cache_here(zonal__autotune_cache **out) {
     int device;
     void *memory;
     *out = NULL;
@@ -111,7 +111,7 @@ int zonal__libraries_find(const char *key, char text[ZONAL__AUTOTUNE_TEXT]) {
     zonal__autotune_cache *cache;
     pthread_mutex_lock(&process.lock);
     const char *found =
-        choices_here(&cache) == ZONAL_OK ? zonal__autotune_cache_find(cache, key) : NULL;
+        cache_here(&cache) == ZONAL_OK ? zonal__autotune_cache_find(cache, key) : NULL;
     if (found) memcpy(text, found, strlen(found) + 1);
     pthread_mutex_unlock(&process.lock);
     return found != NULL;
@@ -120,7 +120,7 @@ int zonal__libraries_find(const char *key, char text[ZONAL__AUTOTUNE_TEXT]) {
 void zonal__libraries_put(const char *key, const char *text) {
     zonal__autotune_cache *cache;
     pthread_mutex_lock(&process.lock);
-    int kept = choices_here(&cache) == ZONAL_OK && zonal__autotune_cache_put(cache, key, text);
+    int kept = cache_here(&cache) == ZONAL_OK && zonal__autotune_cache_put(cache, key, text);
     pthread_mutex_unlock(&process.lock);
     if (!kept)
         zonal__log("the measured algorithm for %s is not kept: there is no room for it", key);
@@ -135,25 +135,25 @@ static zonal_status describe_machine(const zonal__device *device, char *out, siz
     return ZONAL_OK;
 }
 
-extern "C" zonal_status zonal__cuda_choices_read(const zonal__device *device, const char *path) {
+extern "C" zonal_status zonal__cuda_autotune_read(const zonal__device *device, const char *path) {
     char machine[256];
     zonal__autotune_cache *cache;
     zonal__cuda_on on(device);
     ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = choices_here(&cache);
+    zonal_status status = cache_here(&cache);
     if (status == ZONAL_OK) status = zonal__autotune_cache_read(cache, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;
 }
 
-extern "C" zonal_status zonal__cuda_choices_write(const zonal__device *device, const char *path) {
+extern "C" zonal_status zonal__cuda_autotune_write(const zonal__device *device, const char *path) {
     char machine[256];
     zonal__autotune_cache *cache;
     zonal__cuda_on on(device);
     ZONAL_TRY(describe_machine(device, machine, sizeof machine));
     pthread_mutex_lock(&process.lock);
-    zonal_status status = choices_here(&cache);
+    zonal_status status = cache_here(&cache);
     if (status == ZONAL_OK) status = zonal__autotune_cache_write(cache, machine, path);
     pthread_mutex_unlock(&process.lock);
     return status;

@@ -10,8 +10,8 @@ const zonal__views_table *zonal__views_cuda(void);
 const zonal__optimiser_table *zonal__optimiser_cuda(void);
 const zonal__neighbours_table *zonal__neighbours_cuda(void);
 #ifdef ZONAL_HAVE_CUDNN
-zonal_status zonal__cuda_choices_read(const zonal__device *device, const char *path);
-zonal_status zonal__cuda_choices_write(const zonal__device *device, const char *path);
+zonal_status zonal__cuda_autotune_read(const zonal__device *device, const char *path);
+zonal_status zonal__cuda_autotune_write(const zonal__device *device, const char *path);
 #endif
 }
 
@@ -28,8 +28,8 @@ static zonal__training_tables make(void) {
     tables.neighbours = zonal__neighbours_cuda();
     tables.bf16_pays = bf16_pays;
 #ifdef ZONAL_HAVE_CUDNN
-    tables.choices_read = zonal__cuda_choices_read;
-    tables.choices_write = zonal__cuda_choices_write;
+    tables.autotune_read = zonal__cuda_autotune_read;
+    tables.autotune_write = zonal__cuda_autotune_write;
 #else
     tables.no_layers = "this build of zonal has CUDA without cuDNN, which networks need there; "
                        "install cuDNN and build anew, or use the device cpu";
