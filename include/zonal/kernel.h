@@ -108,7 +108,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_eval(const zonal_kernel *kern
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_log_eval(const zonal_kernel *kernel, int64_t n,
                                                             const double *c, double *out);
 
-/* Degree l of the spectrum: a_l and log N_l; 0 and -inf beyond the last degree kept. */
+/* Degree l of the spectrum: a_l and log N_l; 0 and -inf beyond the last degree kept, or NULL. */
 ZONAL_API double zonal_kernel_weight(const zonal_kernel *kernel, int l);
 ZONAL_API double zonal_kernel_log_multiplicity(const zonal_kernel *kernel, int l);
 

@@ -102,7 +102,7 @@ typedef enum zonal__operation {
     /* The eigenvalues, ascending, of the symmetric matrix x [dim][dim] of doubles (rows = dim):
      * value[0..dim-1]. No gradient, no rows. */
     ZONAL__EIGENVALUES,
-    /* Where the backend has it (others compose it of the above): the whole training objective of z
+    /* What devices need for training (the host composes it of the above): the whole objective of z
      * [views][rows][dim], whose regulariser is described by the rest of the problem (psi, log_phi,
      * degrees or sliced). "value" receives a zonal_objective_parts, gradient scale times the
      * gradient of its total. */

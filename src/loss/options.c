@@ -283,6 +283,13 @@ static const zonal__option objective_table[] = {
 
 /* ---- what a loss has a use for --------------------------------------------------------------- */
 
+/* 1: the name of some kernel's parameter. */
+static int is_parameter(const char *name) {
+    for (int i = 0; i < zonal__family_count; i++)
+        if (zonal__families[i].option && strcmp(zonal__families[i].option, name) == 0) return 1;
+    return 0;
+}
+
 int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
     int sliced = loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG;
     int sigreg = loss->discrepancy == ZONAL_DISCREPANCY_SIGREG;
@@ -303,9 +310,8 @@ int zonal__loss_uses(const zonal_loss_options *loss, const char *name) {
         {"seed", sliced},
         {"unit", !sigreg}, /* it takes rows as they are */
     };
-    for (int i = 0; i < zonal__family_count; i++)
-        if (zonal__families[i].option && strcmp(zonal__families[i].option, name) == 0)
-            return &zonal__families[i] == family && !sigreg; /* SUSReg has its limit's scale */
+    if (is_parameter(name)) /* SUSReg has its limit's scale */
+        return family->option && strcmp(family->option, name) == 0 && !sigreg;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (strcmp(list[i].name, name) == 0) return list[i].used;
     return 1;
@@ -325,9 +331,11 @@ void zonal__loss_unused(const zonal_loss_options *loss, const zonal__options *op
     }
 }
 
+/* Whoever gave another kernel's parameter wants to know which one this kernel has. */
 static zonal_status fail_unused(const zonal_loss_options *loss, const char *name) {
     const zonal__family *family = &zonal__families[loss->kernel.family];
-    int named = family->option && loss->discrepancy <= ZONAL_DISCREPANCY_SUSREG;
+    int named =
+        is_parameter(name) && family->option && loss->discrepancy <= ZONAL_DISCREPANCY_SUSREG;
     return ZONAL_FAIL(
         ZONAL_ARGUMENT, "%s has no use for %s; leave it out%s%s", zonal__method_of(loss), name,
         named ? ": the parameter of its kernel is " : "", named ? family->option : "");

@@ -94,18 +94,18 @@ static zonal_status check(const zonal_loss_options *options, int64_t batch, int6
     return ZONAL_OK;
 }
 
-/* "fp32, tf32 or bf16", of those that the device has. */
-static void list_precisions(const zonal__device *device, char out[64]) {
-    unsigned left = device->backend->precisions;
+/* "fp32, tf32 or bf16": the words whose bits are set. */
+static void list_words(unsigned left, const char *const *words, char out[64]) {
     size_t length = 0;
-    for (unsigned i = 0; i < 4; i++) {
+    out[0] = '\0';
+    for (unsigned i = 0; words[i]; i++) {
         if (!(left & 1u << i)) continue;
         left &= ~(1u << i);
         length += (size_t)snprintf(out + length, 64 - length, "%s%s",
                                    length == 0 ? ""
                                    : left      ? ", "
                                                : " or ",
-                                   zonal__precision_words[i]);
+                                   words[i]);
     }
 }
 
@@ -114,17 +114,18 @@ static zonal_status check_dtype(const zonal_loss_options *options, const zonal__
     zonal_dtype dtype = options->dtype, host = options->precision == ZONAL_PRECISION_DOUBLE
                                                    ? ZONAL_DTYPE_DOUBLE
                                                    : ZONAL_DTYPE_FP32;
+    char known[64];
     if (dtype == ZONAL_DTYPE_AUTO) return ZONAL_OK;
     if (device->backend->is_host && dtype != host)
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "on the CPU rows are what the precision says, %s; leave dtype at auto, "
                           "got %s",
                           zonal__dtype_words[host], zonal__dtype_words[dtype]);
-    if (!device->backend->is_host && dtype == ZONAL_DTYPE_DOUBLE)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
-                          "double is an element type of the CPU; on %s use fp32, bf16 or fp16",
-                          device->name);
-    return ZONAL_OK;
+    if (device->backend->is_host || device->backend->dtypes & 1u << dtype) return ZONAL_OK;
+    list_words(device->backend->dtypes, zonal__dtype_words, known);
+    return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                      "the device %s takes no rows of %s; use %s there, or another device",
+                      device->name, zonal__dtype_words[dtype], known);
 }
 
 /* The device of the options, and whether it can do what they ask for. */
@@ -135,7 +136,7 @@ static zonal_status open_device(const zonal_loss_options *options, const zonal__
                                           "zonal_loss_defaults first");
     ZONAL_TRY(zonal__device_open(options->device, device));
     if (!((*device)->backend->precisions & 1u << options->precision)) {
-        list_precisions(*device, known);
+        list_words((*device)->backend->precisions, zonal__precision_words, known);
         return ZONAL_FAIL(ZONAL_UNSUPPORTED,
                           "the device %s does not compute in %s; use %s there, or another device",
                           (*device)->name, zonal__precision_words[options->precision], known);

@@ -339,6 +339,10 @@ static void test_capabilities(void) {
     CHECK_FAILS(create_plan(&options), ZONAL_UNSUPPORTED,
                 "the device fake:1 does not compute in double; use fp32 there");
     options.precision = ZONAL_PRECISION_FP32;
+    options.dtype = ZONAL_DTYPE_BF16;
+    CHECK_FAILS(create_plan(&options), ZONAL_UNSUPPORTED,
+                "the device fake:1 takes no rows of bf16; use fp32 there");
+    options.dtype = ZONAL_DTYPE_FP32;
     options.implementation = ZONAL_IMPLEMENTATION_REF;
     CHECK_FAILS(create_plan(&options), ZONAL_ARGUMENT, "use the device cpu");
     poor = *open_device("fake:1")->backend;

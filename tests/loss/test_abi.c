@@ -264,6 +264,7 @@ static void test_loss_refusals(void) {
                 "mmd-heat has no use for band; leave it out: the parameter of its kernel is t");
     CHECK_FAILS(zonal_loss_set(&o, "slices", "2"), ZONAL_ARGUMENT,
                 "mmd-heat has no use for slices");
+    CHECK(!strstr(zonal_last_error()->message, "parameter"));
     CHECK_FAILS(zonal_loss_set(&o, "threads", "-1"), ZONAL_ARGUMENT, "threads must be between");
     CHECK_FAILS(zonal_loss_set(&o, "unit", "1"), ZONAL_ARGUMENT, "unit must be yes or no");
     CHECK_FAILS(zonal_loss_set(&o, "device", "a-name-that-is-longer-than-any-device"),
