@@ -101,5 +101,7 @@ zonal_status zonal__image_read(zonal__decoder *decoder, const char *path,
 
 /* Writes a PNG of 8 bits, grey or RGB, that appears whole or not at all (core/file.h). */
 zonal_status zonal__image_write_png(const char *path, const zonal__image *image);
+/* ZONAL_UNSUPPORTED in a build that writes none, before anything is made to hold them. */
+zonal_status zonal__image_can_write_png(void);
 
 #endif

@@ -217,6 +217,10 @@ static int try_to_write(zonal__png *png, zonal__file *file, const zonal__image *
     return !png->out_of_memory;
 }
 
+zonal_status zonal__image_can_write_png(void) {
+    return ZONAL_OK;
+}
+
 zonal_status zonal__image_write_png(const char *path, const zonal__image *image) {
     zonal__png *png;
     zonal__file *file = NULL;
@@ -253,6 +257,10 @@ void zonal__png_destroy(zonal__png *png) {
 zonal_status zonal__png_decode(zonal__png *png, const zonal__encoded *in, zonal__image *image) {
     (void)png, (void)image;
     return ZONAL_FAIL(ZONAL_UNSUPPORTED, "%s is a PNG: this build cannot read it", in->name);
+}
+
+zonal_status zonal__image_can_write_png(void) {
+    return ZONAL_FAIL(ZONAL_UNSUPPORTED, "no PNG files are written: %s", no_png);
 }
 
 zonal_status zonal__image_write_png(const char *path, const zonal__image *image) {

@@ -148,6 +148,7 @@ static zonal_status prepare_sheet(const settings *s, int size, job *j) {
 
 static zonal_status prepare(const settings *s, int workers, job *j) {
     zonal__texture_spec spec;
+    ZONAL_TRY(zonal__image_can_write_png());
     ZONAL_TRY(zonal__texture_parse(s->family, &spec));
     if (s->size) spec.size = (int)s->size;
     spec.seed = (uint64_t)s->seed;
