@@ -4,8 +4,8 @@
  *
  *     zonal__training training;
  *     zonal__training_result result;
- *     ZONAL_TRY(zonal__training_init(&training));          or zonal__training_resume(&training,
- * RUN) ZONAL_TRY(zonal__training_set(&training, "data", "photos"));
+ *     ZONAL_TRY(zonal__training_init(&training));              or zonal__training_resume
+ *     ZONAL_TRY(zonal__training_set(&training, "data", "photos"));
  *     ZONAL_TRY(zonal__training_set(&training, "lr", "5e-4"));
  *     status = zonal__training_run(&training, &events, &result);
  *     zonal__training_close(&training);
