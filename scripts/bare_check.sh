@@ -133,7 +133,7 @@ try() { # try <root> <demo or check>
 # its toolkit does not come from the distribution.
 found() {
     sed -n '/^CU/d; s/: absent.*/ no/p; t; s/: off$/ no/p; t; s/: .*/ yes/p' "$1/parts.txt"
-    find "$1/tests" -name CTestTestfile.cmake -exec grep -oh '^add_test([^ ]*' {} + | sort
+    find "$1/tests" -name CTestTestfile.cmake -exec grep -oh '^add_test([^ ]*' {} + | sed '/cuda_/d' | sort
 }
 same() { # same <name> <file> <file>
     local status=0
