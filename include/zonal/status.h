@@ -76,6 +76,10 @@ typedef struct zonal_error {
  */
 ZONAL_API const zonal_error *zonal_last_error(void);
 
+/* Records a failure of the calling thread and returns its status: for functions of the caller's
+ * that the library calls (zonal/communicator.h). NULL: no sentence. */
+ZONAL_API zonal_status zonal_error_set(zonal_status status, const char *message);
+
 /* "OK", "ARGUMENT", ...; "?" for a number that is not a status. */
 ZONAL_API const char *zonal_status_name(zonal_status status);
 

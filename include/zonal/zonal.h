@@ -1,7 +1,7 @@
 /*
  * zonal/zonal.h - all of libzonal. Start with zonal/loss.h (losses) or zonal/uniformity.h (tests);
  * errors, memory and logging are in zonal/status.h, kernels in zonal/kernel.h, what can compute in
- * zonal/device.h.
+ * zonal/device.h, several ranks in zonal/communicator.h.
  *
  * Structs and versions. A struct of options, and one that is filled with what is known (an info,
  * the constants of a kernel, a report), begins with its size, which the caller sets before the
@@ -24,6 +24,7 @@
 #ifndef ZONAL_ZONAL_H
 #define ZONAL_ZONAL_H
 
+#include "zonal/communicator.h"
 #include "zonal/device.h"
 #include "zonal/kernel.h"
 #include "zonal/loss.h"

@@ -22,6 +22,10 @@ zonal_status zonal__fail(zonal_status status, const char *file, int line, const 
     return status;
 }
 
+zonal_status zonal_error_set(zonal_status status, const char *message) {
+    return zonal__fail(status, "", 0, "%s", message ? message : "no reason was given");
+}
+
 const zonal_error *zonal_last_error(void) {
     return &last_error;
 }
