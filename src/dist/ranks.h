@@ -5,13 +5,15 @@
  *     ZONAL_TRY(zonal__ranks_open(&options, &ranks));         alone where nothing was launched
  *     loss.communicator = zonal__ranks_on(ranks, device) ...
  *     status = work(ranks);
- *     if (status != ZONAL_OK && zonal__ranks_speaks(ranks)) print the sentence
+ *     status = zonal__ranks_all(ranks, status);               what one fails at, all fail at
+    if (zonal__ranks_speaks(ranks, status)) print the results or the sentence
  *     zonal__ranks_close(ranks, status);
  *
  * All that is called collective is called by every rank, in the same order. Each such call fails
- * after options.timeout seconds at the latest; then, or when a rank has ended, the sentence names
- * the rank, is the same on all ranks that are left, and just one of them speaks
- * (zonal__ranks_speaks). A failure of this kind is final: close is all that is left to do.
+ * after 1.25 times options.timeout at the latest; then, or when a rank has ended, the sentence
+ names
+ * the rank, and just one of those that are left speaks (zonal__ranks_speaks). A failure of this
+ * kind is final: close is all that is left to do.
  *
  * A rank that fails by itself, as of a full disk, must come to zonal__ranks_all with its status, so
  * that the others fail as well; otherwise they wait for it until the deadline.
@@ -50,16 +52,17 @@ typedef struct zonal__ranks_options {
     const char *rendezvous; /* a folder, or NULL */
 } zonal__ranks_options;
 
-/* --launcher, --rank-timeout and --rendezvous: a table for a zonal__ranks_options inside a
- * command's settings (ZONAL__OPTION_TABLE). None of them belongs into a configuration file. */
-extern const zonal__option zonal__ranks_option[];
+/* Entry i of a table for a zonal__ranks_options (ZONAL__OPTION_TABLE): --launcher, --rank-timeout
+ * and --rendezvous. None of them belongs into a configuration file. */
+int zonal__ranks_option(int i, zonal__option *entry);
 
 /* Collective. *out is NULL on failure. Alone, this reads a few variables and cannot wait. */
 zonal_status zonal__ranks_open(const zonal__ranks_options *options, zonal__ranks **out);
 
-/* Collective where "status" is ZONAL_OK. Otherwise the job is over: this rank leaves without
- * waiting for the others' consent, and they fail. The rank that speaks must have spoken before; the
- * others give it a moment to do so, as launchers end all ranks once one has ended. Accepts NULL. */
+/* Collective after success, and after a failure that zonal__ranks_all has shared. After any other
+ * failure the job is over: all ranks are ended, and over MPI this call does not come back. Speak
+ * before it: launchers end all ranks once one has failed. Ranks that do not speak give the one that
+ * does a moment. Accepts NULL. */
 void zonal__ranks_close(zonal__ranks *ranks, zonal_status status);
 
 int zonal__ranks_rank(const zonal__ranks *ranks);  /* from 0 on; 0 also for NULL */
@@ -69,9 +72,10 @@ int zonal__ranks_local(const zonal__ranks *ranks);
 /* "alone", "mpi" or "tcp": what host buffers travel by. */
 const char *zonal__ranks_transport(const zonal__ranks *ranks);
 
-/* Whether this rank prints: rank 0, and after a failure the first rank that is left. A rank that
- * has failed alone, before or without zonal__ranks_all, speaks as well: only it knows why. */
-int zonal__ranks_speaks(const zonal__ranks *ranks);
+/* Whether this rank prints what became of the work: rank 0, and after the loss of a rank the first
+ * that is left. A rank that has failed without a last zonal__ranks_all speaks as well: nobody else
+ * may know why. */
+int zonal__ranks_speaks(const zonal__ranks *ranks, zonal_status status);
 
 /* For host memory; NULL when alone, as plans and objectives take it. */
 const zonal_communicator *zonal__ranks_host(zonal__ranks *ranks);
