@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "dist/ranks.h"
+#include "dist/job.h"
 
 enum { MOST_RANKS = 1 << 20 };
 

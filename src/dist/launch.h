@@ -7,7 +7,7 @@
 #include "core/error.h"
 
 typedef struct zonal__launch {
-    int launcher; /* NONE, MPI, ENV or SLURM of dist/ranks.h */
+    int launcher; /* NONE, MPI, ENV or SLURM of dist/job.h */
     int ranks;    /* with MPI 0 where the launcher does not say, and nothing below is set */
     int rank;
     /* Where rank 0 listens; "" with a rendezvous by file. */

@@ -174,8 +174,7 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
     }
     status = prepare(t, launch, timeout);
     if (status != ZONAL_OK) {
-        release(
-            t); /* the others wait: only the end of all is left, by zonal__ranks_open's caller */
+        release(t); /* the others wait: only the end of all is left, by zonal__job_open's caller */
         return status;
     }
     *out = &t->base;

@@ -14,21 +14,21 @@
 #include <unistd.h>
 
 #include "core/memory.h"
-#include "dist/ranks.h"
+#include "dist/job.h"
 
 typedef struct settings {
-    zonal__ranks_options ranks;
+    zonal__job_options ranks;
 } settings;
 
 static const zonal__option table[] = {
-    {.name = "ranks", .type = ZONAL__OPTION_TABLE, .target = 0, .table = zonal__ranks_option}, {0}};
+    {.name = "ranks", .type = ZONAL__OPTION_TABLE, .target = 0, .table = zonal__job_option}, {0}};
 
-typedef struct job {
-    zonal__ranks *ranks;
+typedef struct state {
+    zonal__job *job;
     const zonal_communicator *c;
     char *const *word;
     int words;
-} job;
+} state;
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
@@ -47,7 +47,7 @@ static double sum_of(int ranks, int64_t i) {
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-static zonal_status check_sums(const job *j, int64_t count) {
+static zonal_status check_sums(const state *j, int64_t count) {
     double *d;
     float *f = NULL;
     ZONAL_TRY(ZONAL_NEW(&d, count, "numbers"));
@@ -65,7 +65,7 @@ static zonal_status check_sums(const job *j, int64_t count) {
 }
 
 /* Sums that round: every rank must have the very bits of the others. */
-static zonal_status check_bits(const job *j) {
+static zonal_status check_bits(const state *j) {
     enum { COUNT = 3000 };
     static double d[COUNT], first[COUNT];
     static float f[COUNT], first_f[COUNT];
@@ -87,7 +87,7 @@ static unsigned char byte_of(int rank, int64_t i) {
 }
 
 /* Rank r has r times "each" bytes: the first has none. */
-static zonal_status check_gather(const job *j, int64_t each, int in_place) {
+static zonal_status check_gather(const state *j, int64_t each, int in_place) {
     int64_t *bytes, total = 0, before = 0;
     unsigned char *all, *mine;
     ZONAL_TRY(ZONAL_NEW(&bytes, j->c->ranks, "sizes"));
@@ -111,7 +111,7 @@ static zonal_status check_gather(const job *j, int64_t each, int in_place) {
     return ZONAL_OK;
 }
 
-static zonal_status check_shift(const job *j, int64_t each) {
+static zonal_status check_shift(const state *j, int64_t each) {
     int from = (j->c->rank + j->c->ranks - 1) % j->c->ranks;
     int64_t out = j->c->rank * each, in = from * each;
     unsigned char *send, *receive;
@@ -126,7 +126,7 @@ static zonal_status check_shift(const job *j, int64_t each) {
     return ZONAL_OK;
 }
 
-static zonal_status check_broadcast(const job *j, int64_t bytes) {
+static zonal_status check_broadcast(const state *j, int64_t bytes) {
     unsigned char *block;
     ZONAL_TRY(ZONAL_NEW(&block, bytes, "a block"));
     for (int root = 0; root < j->c->ranks; root++) {
@@ -139,7 +139,7 @@ static zonal_status check_broadcast(const job *j, int64_t bytes) {
 }
 
 /* Sizes around nothing, one, and the pieces that transports cut messages into. */
-static zonal_status collectives(job *j) {
+static zonal_status collectives(state *j) {
     static const int64_t sizes[] = {0, 1, 3, 1000, 4096, 131072, 131073, 1048577, 3000000};
     if (!j->c) return ZONAL_FAIL(ZONAL_ARGUMENT, "collectives need several ranks");
     EXPECT(!j->c->on_device && j->c->size == sizeof *j->c);
@@ -156,16 +156,15 @@ static zonal_status collectives(job *j) {
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* RANK:WORD: what is for one rank; the word, or NULL. */
-static const char *own_word(const job *j, int i) {
+static const char *own_word(const state *j, int i) {
     char *end;
-    return i < j->words && strtol(j->word[i], &end, 10) == zonal__ranks_rank(j->ranks) &&
-                   *end == ':'
+    return i < j->words && strtol(j->word[i], &end, 10) == zonal__job_rank(j->job) && *end == ':'
                ? end + 1
                : NULL;
 }
 
 /* Ranks fail as RANK:SENTENCE says. */
-static zonal_status fail(job *j) {
+static zonal_status fail(state *j) {
     zonal_status status = ZONAL_OK;
     for (int i = 0; i < j->words; i++)
         if (own_word(j, i)) status = ZONAL_FAIL(ZONAL_FORMAT, "%s", own_word(j, i));
@@ -173,7 +172,7 @@ static zonal_status fail(job *j) {
 }
 
 /* key=value of all ranks, RANK:key=value of one, in place of an earlier value. */
-static zonal_status same(job *j) {
+static zonal_status same(state *j) {
     enum { MOST = 32 };
     zonal__agreement list[MOST];
     int64_t count = 0;
@@ -187,10 +186,10 @@ static zonal_status same(job *j) {
         list[at] = (zonal__agreement){key, equals + 1};
         count += at == count;
     }
-    return zonal__ranks_same(j->ranks, list, count);
+    return zonal__job_same(j->job, list, count);
 }
 
-static zonal_status text(job *j) {
+static zonal_status text(state *j) {
     char *got;
     int any;
     size_t long_text = 3000000;
@@ -198,36 +197,36 @@ static zonal_status text(job *j) {
     if (!sent) return ZONAL_FAIL(ZONAL_MEMORY, "no memory");
     memset(sent, 'x', long_text);
     sent[long_text] = '\0';
-    ZONAL_TRY(zonal__ranks_text(j->ranks, zonal__ranks_rank(j->ranks) ? NULL : sent, &got));
+    ZONAL_TRY(zonal__job_text(j->job, zonal__job_rank(j->job) ? NULL : sent, &got));
     EXPECT(strcmp(got, sent) == 0);
     zonal__free(got);
     free(sent);
-    ZONAL_TRY(zonal__ranks_text(j->ranks, zonal__ranks_rank(j->ranks) ? NULL : "", &got));
+    ZONAL_TRY(zonal__job_text(j->job, zonal__job_rank(j->job) ? NULL : "", &got));
     EXPECT(strcmp(got, "") == 0);
     zonal__free(got);
-    ZONAL_TRY(zonal__ranks_any(j->ranks, 0, &any));
+    ZONAL_TRY(zonal__job_any(j->job, 0, &any));
     EXPECT(any == 0);
-    ZONAL_TRY(zonal__ranks_any(j->ranks, zonal__ranks_rank(j->ranks) == 1, &any));
-    EXPECT(any == (zonal__ranks_count(j->ranks) > 1));
+    ZONAL_TRY(zonal__job_any(j->job, zonal__job_rank(j->job) == 1, &any));
+    EXPECT(any == (zonal__job_count(j->job) > 1));
     return ZONAL_OK;
 }
 
-static zonal_status describe(job *j) {
-    printf("%d of %d, local %d, %s\n", zonal__ranks_rank(j->ranks), zonal__ranks_count(j->ranks),
-           zonal__ranks_local(j->ranks), zonal__ranks_transport(j->ranks));
+static zonal_status describe(state *j) {
+    printf("%d of %d, local %d, %s\n", zonal__job_rank(j->job), zonal__job_count(j->job),
+           zonal__job_local(j->job), zonal__job_transport(j->job));
     fflush(stdout);
     return ZONAL_OK;
 }
 
 /* Adds up for ever, or for so many rounds; each rank says where its process is. With "after": one
  * of a rank's rounds takes so many seconds more. */
-static zonal_status work(job *j) {
+static zonal_status work(state *j) {
     int64_t rounds = j->words > 0 ? strtoll(j->word[0], NULL, 10) : INT64_MAX;
     static double block[50000];
-    printf("rank %d is process %ld\n", zonal__ranks_rank(j->ranks), (long)getpid());
+    printf("rank %d is process %ld\n", zonal__job_rank(j->job), (long)getpid());
     fflush(stdout);
     for (int64_t i = 0; i < rounds; i++) {
-        const struct timespec moment = {0, 1000000L * ((i + zonal__ranks_rank(j->ranks)) % 3)};
+        const struct timespec moment = {0, 1000000L * ((i + zonal__job_rank(j->job)) % 3)};
         if (own_word(j, 1) && i == 1) sleep((unsigned)strtol(own_word(j, 1), NULL, 10));
         nanosleep(&moment, NULL);
         block[0] = 1;
@@ -241,13 +240,13 @@ static zonal_status work(job *j) {
 
 static const struct {
     const char *name;
-    zonal_status (*run)(job *j);
+    zonal_status (*run)(state *j);
 } modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same}, {"text", text},
              {"describe", describe},       {"work", work}};
 
-static int speak(const job *j, zonal_status status) {
+static int speak(const state *j, zonal_status status) {
     if (status == ZONAL_OK) return 0;
-    if (zonal__ranks_speaks(j->ranks, status))
+    if (zonal__job_speaks(j->job, status))
         fprintf(stderr, "tool: %s\n", zonal_last_error()->message);
     fflush(stderr);
     return status == ZONAL_ARGUMENT ? 2 : 1;
@@ -257,26 +256,26 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : ""; /* parsing moves the arguments */
     settings s;
     zonal__options options;
-    job j = {0};
+    state j = {0};
     zonal_status status = zonal__options_init(&options, table, &s);
     int exit_status;
     if (status == ZONAL_OK && argc > 1) status = zonal__options_parse(&options, argc - 1, argv + 1);
     if (status != ZONAL_OK || argc < 2) return 3;
     j.word = options.arguments;
     j.words = options.argument_count;
-    status = zonal__ranks_open(&s.ranks, &j.ranks);
+    status = zonal__job_open(&s.ranks, &j.job);
     if (status != ZONAL_OK) {
         fprintf(stderr, "tool: %s\n", zonal_last_error()->message);
         return status == ZONAL_ARGUMENT ? 2 : 1;
     }
-    j.c = zonal__ranks_host(j.ranks);
+    j.c = zonal__job_host(j.job);
     status = ZONAL_ARGUMENT;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
         if (strcmp(modes[i].name, mode) == 0) status = modes[i].run(&j);
-    status = zonal__ranks_all(j.ranks, status);
-    if (status == ZONAL_OK && zonal__ranks_speaks(j.ranks, status)) puts("done");
+    status = zonal__job_all(j.job, status);
+    if (status == ZONAL_OK && zonal__job_speaks(j.job, status)) puts("done");
     fflush(stdout);
     exit_status = speak(&j, status);
-    zonal__ranks_close(j.ranks, status);
+    zonal__job_close(j.job, status);
     return exit_status;
 }

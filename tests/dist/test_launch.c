@@ -1,8 +1,8 @@
 /* What is read from the environment of a launcher, and how rows are shared out. */
 #include <stdlib.h>
 
+#include "dist/job.h"
 #include "dist/launch.h"
-#include "dist/ranks.h"
 #include "test.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
@@ -135,7 +135,7 @@ static void test_shares(void) {
             int64_t next = 0;
             for (int r = 0; r < ranks; r++) {
                 int64_t first, count;
-                zonal__ranks_share(rows, ranks, r, &first, &count);
+                zonal__job_share(rows, ranks, r, &first, &count);
                 CHECK(first == next && count >= rows / ranks && count <= rows / ranks + 1);
                 next = first + count;
             }

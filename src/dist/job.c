@@ -1,4 +1,4 @@
-#include "dist/ranks.h"
+#include "dist/job.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -7,15 +7,15 @@
 #include "core/text.h"
 #include "dist/transport.h"
 
-struct zonal__ranks {
+struct zonal__job {
     zonal__transport *transport; /* NULL: alone */
     double timeout;
-    int shared_failure; /* the last zonal__ranks_all has failed: all ranks know, and come to close
+    int shared_failure; /* the last zonal__job_all has failed: all ranks know, and come to close
                          */
 };
 
-#define AT(field) .target = offsetof(zonal__ranks_options, field)
-int zonal__ranks_option(int i, zonal__option *entry) {
+#define AT(field) .target = offsetof(zonal__job_options, field)
+int zonal__job_option(int i, zonal__option *entry) {
     static const char *const launchers[] = {"auto", "none", "mpi", "env", "slurm", NULL};
     static const zonal__option list[] = {
         {.name = "launcher",
@@ -47,16 +47,16 @@ int zonal__ranks_option(int i, zonal__option *entry) {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static zonal_status connect_ranks(const zonal__ranks_options *options, zonal__ranks *ranks) {
+static zonal_status connect_ranks(const zonal__job_options *options, zonal__job *job) {
     zonal__launch launch;
     ZONAL_TRY(zonal__launch_read(options->launcher, options->rendezvous, &launch));
     if (launch.launcher == ZONAL__LAUNCHER_NONE) return ZONAL_OK;
     if (launch.launcher == ZONAL__LAUNCHER_MPI)
-        return zonal__transport_mpi(&launch, options->timeout, &ranks->transport);
-    return zonal__transport_tcp(&launch, options->timeout, &ranks->transport);
+        return zonal__transport_mpi(&launch, options->timeout, &job->transport);
+    return zonal__transport_tcp(&launch, options->timeout, &job->transport);
 }
 
-zonal_status zonal__ranks_open(const zonal__ranks_options *options, zonal__ranks **out) {
+zonal_status zonal__job_open(const zonal__job_options *options, zonal__job **out) {
     zonal_status status;
     ZONAL_TRY(ZONAL_NEW(out, 1, "the ranks"));
     (*out)->timeout = options->timeout;
@@ -67,66 +67,65 @@ zonal_status zonal__ranks_open(const zonal__ranks_options *options, zonal__ranks
     return status;
 }
 
-void zonal__ranks_close(zonal__ranks *ranks, zonal_status status) {
-    if (!ranks) return;
-    if (ranks->transport) {
-        int in_order = !ranks->transport->lost && (status == ZONAL_OK || ranks->shared_failure);
-        if (!in_order && !zonal__ranks_speaks(ranks, status))
-            usleep((useconds_t)(zonal__transport_grace(ranks->timeout) * 1e6));
-        ranks->transport->close(ranks->transport, in_order, status == ZONAL_ARGUMENT ? 2 : 1);
+void zonal__job_close(zonal__job *job, zonal_status status) {
+    if (!job) return;
+    if (job->transport) {
+        int in_order = !job->transport->lost && (status == ZONAL_OK || job->shared_failure);
+        if (!in_order && !zonal__job_speaks(job, status))
+            usleep((useconds_t)(zonal__transport_grace(job->timeout) * 1e6));
+        job->transport->close(job->transport, in_order, status == ZONAL_ARGUMENT ? 2 : 1);
     }
-    zonal__free(ranks);
+    zonal__free(job);
 }
 
 /* ---- who is who ------------------------------------------------------------------------------ */
 
-static const zonal__transport *transport_of(const zonal__ranks *ranks) {
-    return ranks ? ranks->transport : NULL;
+static const zonal__transport *transport_of(const zonal__job *job) {
+    return job ? job->transport : NULL;
 }
 
-int zonal__ranks_rank(const zonal__ranks *ranks) {
-    return transport_of(ranks) ? ranks->transport->communicator.rank : 0;
+int zonal__job_rank(const zonal__job *job) {
+    return transport_of(job) ? job->transport->communicator.rank : 0;
 }
 
-int zonal__ranks_count(const zonal__ranks *ranks) {
-    return transport_of(ranks) ? ranks->transport->communicator.ranks : 1;
+int zonal__job_count(const zonal__job *job) {
+    return transport_of(job) ? job->transport->communicator.ranks : 1;
 }
 
-int zonal__ranks_local(const zonal__ranks *ranks) {
-    return transport_of(ranks) ? ranks->transport->local : 0;
+int zonal__job_local(const zonal__job *job) {
+    return transport_of(job) ? job->transport->local : 0;
 }
 
-const char *zonal__ranks_transport(const zonal__ranks *ranks) {
-    return transport_of(ranks) ? ranks->transport->name : "alone";
+const char *zonal__job_transport(const zonal__job *job) {
+    return transport_of(job) ? job->transport->name : "alone";
 }
 
-int zonal__ranks_speaks(const zonal__ranks *ranks, zonal_status status) {
-    if (!transport_of(ranks)) return 1;
-    if (ranks->transport->lost)
-        return ranks->transport->speaker == ranks->transport->communicator.rank;
-    return zonal__ranks_rank(ranks) == 0 || (status != ZONAL_OK && !ranks->shared_failure);
+int zonal__job_speaks(const zonal__job *job, zonal_status status) {
+    if (!transport_of(job)) return 1;
+    if (job->transport->lost) return job->transport->speaker == job->transport->communicator.rank;
+    return zonal__job_rank(job) == 0 || (status != ZONAL_OK && !job->shared_failure);
 }
 
-const zonal_communicator *zonal__ranks_host(zonal__ranks *ranks) {
-    return transport_of(ranks) ? &ranks->transport->communicator : NULL;
+const zonal_communicator *zonal__job_host(zonal__job *job) {
+    return transport_of(job) ? &job->transport->communicator : NULL;
 }
 
-zonal_status zonal__ranks_device_name(const zonal__ranks *ranks, const char *name,
-                                      char out[ZONAL_DEVICE_NAME]) {
+zonal_status zonal__job_device_name(const zonal__job *job, const char *name,
+                                    char out[ZONAL_DEVICE_NAME]) {
     const zonal__device *device;
     int count;
     ZONAL_TRY(zonal__device_choose(name, &device));
     memcpy(out, device->name, ZONAL_DEVICE_NAME);
-    if (zonal__ranks_count(ranks) == 1 || zonal__device_is_host(device) || strchr(name, ':'))
+    if (zonal__job_count(job) == 1 || zonal__device_is_host(device) || strchr(name, ':'))
         return ZONAL_OK;
     ZONAL_TRY(device->backend->count(&count));
     out[0] = '\0';
     zonal__text_append(out, ZONAL_DEVICE_NAME, "%s:%d", device->backend->name,
-                       zonal__ranks_local(ranks) % count);
+                       zonal__job_local(job) % count);
     return ZONAL_OK;
 }
 
-void zonal__ranks_share(int64_t rows, int ranks, int rank, int64_t *first, int64_t *count) {
+void zonal__job_share(int64_t rows, int ranks, int rank, int64_t *first, int64_t *count) {
     int64_t each = rows / ranks, more = rows % ranks; /* the first "more" ranks have one more */
     *first = rank * each + (rank < more ? rank : more);
     *count = each + (rank < more);
@@ -135,8 +134,8 @@ void zonal__ranks_share(int64_t rows, int ranks, int rank, int64_t *first, int64
 /* ---- together -------------------------------------------------------------------------------- */
 
 /* Every rank's number, on every rank; *all is released with zonal__free. */
-static zonal_status gather_numbers(zonal__ranks *ranks, int64_t own, int64_t **all) {
-    const zonal_communicator *c = &ranks->transport->communicator;
+static zonal_status gather_numbers(zonal__job *job, int64_t own, int64_t **all) {
+    const zonal_communicator *c = &job->transport->communicator;
     int64_t *bytes;
     zonal_status status;
     ZONAL_TRY(ZONAL_NEW(all, 2 * (int64_t)c->ranks, "the ranks' answers"));
@@ -151,18 +150,18 @@ static zonal_status gather_numbers(zonal__ranks *ranks, int64_t own, int64_t **a
 
 /* The status and the sentence of the first rank that fails, on all ranks. "own" is a failure of
  * this rank or ZONAL_OK; "named": whether the sentence says which rank it is about. */
-static zonal_status share_failure(zonal__ranks *ranks, zonal_status own, int named) {
-    const zonal_communicator *c = &ranks->transport->communicator;
+static zonal_status share_failure(zonal__job *job, zonal_status own, int named) {
+    const zonal_communicator *c = &job->transport->communicator;
     char sentence[sizeof zonal_last_error()->message] = "";
     int64_t *all;
     int first = 0;
     zonal_status status;
     if (own != ZONAL_OK) strcpy(sentence, zonal_last_error()->message);
-    ZONAL_TRY(gather_numbers(ranks, own, &all));
+    ZONAL_TRY(gather_numbers(job, own, &all));
     while (first < c->ranks && all[first] == ZONAL_OK) first++;
     status = first < c->ranks ? (zonal_status)all[first] : ZONAL_OK;
     zonal__free(all);
-    ranks->shared_failure = status != ZONAL_OK;
+    job->shared_failure = status != ZONAL_OK;
     if (status == ZONAL_OK) return ZONAL_OK;
     ZONAL_TRY(c->broadcast(c->context, sentence, sizeof sentence, first, NULL));
     sentence[sizeof sentence - 1] = '\0';
@@ -171,40 +170,40 @@ static zonal_status share_failure(zonal__ranks *ranks, zonal_status own, int nam
 }
 
 /* Whether a rank was lost before: then the first sentence about it stays. */
-static int is_lost(const zonal__ranks *ranks) {
-    return transport_of(ranks) && ranks->transport->lost;
+static int is_lost(const zonal__job *job) {
+    return transport_of(job) && job->transport->lost;
 }
 
 static zonal_status still_lost(zonal_status status) {
     return status != ZONAL_OK ? status : ZONAL_FAIL(ZONAL_IO, "a rank is missing");
 }
 
-zonal_status zonal__ranks_all(zonal__ranks *ranks, zonal_status status) {
-    if (!transport_of(ranks)) return status;
-    if (is_lost(ranks)) return still_lost(status);
-    return share_failure(ranks, status, 0);
+zonal_status zonal__job_all(zonal__job *job, zonal_status status) {
+    if (!transport_of(job)) return status;
+    if (is_lost(job)) return still_lost(status);
+    return share_failure(job, status, 0);
 }
 
-zonal_status zonal__ranks_any(zonal__ranks *ranks, int flag, int *any) {
+zonal_status zonal__job_any(zonal__job *job, int flag, int *any) {
     int64_t *all;
     *any = flag != 0;
-    if (!transport_of(ranks)) return ZONAL_OK;
-    ZONAL_TRY(gather_numbers(ranks, flag != 0, &all));
-    for (int r = 0; r < zonal__ranks_count(ranks); r++) *any |= all[r] != 0;
+    if (!transport_of(job)) return ZONAL_OK;
+    ZONAL_TRY(gather_numbers(job, flag != 0, &all));
+    for (int r = 0; r < zonal__job_count(job); r++) *any |= all[r] != 0;
     zonal__free(all);
     return ZONAL_OK;
 }
 
 /* Rank 0's bytes on all ranks, with a zero behind them. */
-static zonal_status spread_bytes(zonal__ranks *ranks, const void *bytes, int64_t count, char **out,
+static zonal_status spread_bytes(zonal__job *job, const void *bytes, int64_t count, char **out,
                                  int64_t *got) {
-    const zonal_communicator *c = &ranks->transport->communicator;
+    const zonal_communicator *c = &job->transport->communicator;
     zonal_status status;
     *got = count;
     ZONAL_TRY(c->broadcast(c->context, got, sizeof *got, 0, NULL));
     status = zonal__alloc(*got + 1, 1, "the text of rank 0", (void **)out);
     if (status == ZONAL_OK && c->rank == 0 && count > 0) memcpy(*out, bytes, (size_t)count);
-    status = share_failure(ranks, status, 0);
+    status = share_failure(job, status, 0);
     if (status == ZONAL_OK && *got > 0) status = c->broadcast(c->context, *out, *got, 0, NULL);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__free(*out);
@@ -212,10 +211,10 @@ static zonal_status spread_bytes(zonal__ranks *ranks, const void *bytes, int64_t
     return status;
 }
 
-zonal_status zonal__ranks_text(zonal__ranks *ranks, const char *text, char **out) {
-    int64_t length = zonal__ranks_rank(ranks) == 0 ? (int64_t)strlen(text) : 0;
+zonal_status zonal__job_text(zonal__job *job, const char *text, char **out) {
+    int64_t length = zonal__job_rank(job) == 0 ? (int64_t)strlen(text) : 0;
     *out = NULL;
-    if (transport_of(ranks)) return spread_bytes(ranks, text, length, out, &length);
+    if (transport_of(job)) return spread_bytes(job, text, length, out, &length);
     ZONAL_TRY(zonal__alloc(length + 1, 1, "a text", (void **)out));
     memcpy(*out, text, (size_t)length);
     return ZONAL_OK;
@@ -282,24 +281,23 @@ static zonal_status compare(int rank, const char *block, int64_t bytes,
     return ZONAL_OK;
 }
 
-static zonal_status agree_on(zonal__ranks *ranks, const zonal__agreement *list, int64_t count) {
+static zonal_status agree_on(zonal__job *job, const zonal__agreement *list, int64_t count) {
     char *own = NULL, *first = NULL;
     int64_t bytes = 0, got;
     zonal_status status = ZONAL_OK;
-    if (zonal__ranks_rank(ranks) == 0) status = write_list(list, count, &own, &bytes);
-    status = share_failure(ranks, status, 1);
-    if (status == ZONAL_OK) status = spread_bytes(ranks, own, bytes, &first, &got);
+    if (zonal__job_rank(job) == 0) status = write_list(list, count, &own, &bytes);
+    status = share_failure(job, status, 1);
+    if (status == ZONAL_OK) status = spread_bytes(job, own, bytes, &first, &got);
     if (status == ZONAL_OK)
-        status =
-            share_failure(ranks, compare(zonal__ranks_rank(ranks), first, got, list, count), 1);
+        status = share_failure(job, compare(zonal__job_rank(job), first, got, list, count), 1);
     zonal__free(own);
     zonal__free(first);
     return status;
 }
 
-zonal_status zonal__ranks_same(zonal__ranks *ranks, const zonal__agreement *list, int64_t count) {
+zonal_status zonal__job_same(zonal__job *job, const zonal__agreement *list, int64_t count) {
     const zonal__agreement version = {"zonal's version", zonal_version()};
-    if (!transport_of(ranks)) return ZONAL_OK;
-    ZONAL_TRY(agree_on(ranks, &version, 1));
-    return agree_on(ranks, list, count);
+    if (!transport_of(job)) return ZONAL_OK;
+    ZONAL_TRY(agree_on(job, &version, 1));
+    return agree_on(job, list, count);
 }
