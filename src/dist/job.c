@@ -110,6 +110,13 @@ const zonal_communicator *zonal__job_host(zonal__job *job) {
     return transport_of(job) ? &job->transport->communicator : NULL;
 }
 
+zonal_status zonal__job_on(zonal__job *job, const zonal__device *device,
+                           const zonal_communicator **out) {
+    (void)device;
+    *out = zonal__job_host(job);
+    return ZONAL_OK;
+}
+
 zonal_status zonal__job_device_name(const zonal__job *job, const char *name,
                                     char out[ZONAL_DEVICE_NAME]) {
     const zonal__device *device;
