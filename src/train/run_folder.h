@@ -48,6 +48,7 @@
 #include <stdio.h>
 
 #include "core/jsonl.h"
+#include "train/checkpoint_writer.h"
 #include "train/data_record.h"
 #include "train/event_log.h"
 #include "train/monitor.h"
@@ -61,9 +62,10 @@ typedef struct zonal__run_folder {
     int lock; /* descriptor of the folder, locked: two processes must not train one run */
     int64_t keep;
     zonal__jsonl *metrics;
-    zonal__event_log *events; /* NULL: none; opened by the caller, closed by close */
-    double best;              /* the highest score so far; -INFINITY: none */
-    double seconds;           /* of training, up to the step it was rewound to */
+    zonal__event_log *events;         /* NULL: none; opened by the caller, closed by close */
+    zonal__checkpoint_writer *writer; /* NULL: a save is on the disk when it returns */
+    double best;                      /* the highest score so far; -INFINITY: none */
+    double seconds;                   /* of training, up to the step it was rewound to */
 } zonal__run_folder;
 
 /* Whether a folder could be made here, for asking before the work that would be lost. */
@@ -134,5 +136,13 @@ zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
  * removes all but the last "keep". On failure the checkpoints that were there still are. */
 zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
                                     double score);
+
+/* From now on saves are written by a thread (checkpoint_writer.h); close waits for it. The folder
+ * must stay where it is, and the trainer there, until then. */
+zonal_status zonal__run_folder_write_aside(zonal__run_folder *folder, zonal__trainer *trainer);
+/* Waits until all saves are on the disk. */
+zonal_status zonal__run_folder_finish(zonal__run_folder *folder);
+/* What the thread has failed at so far. */
+zonal_status zonal__run_folder_status(const zonal__run_folder *folder);
 
 #endif
