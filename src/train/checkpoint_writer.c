@@ -17,6 +17,7 @@ struct zonal__checkpoint_writer {
     zonal__checkpoint_store *store;
     void *context;
     zonal__trainer *trainer;
+    int all; /* 1: none is left out */
     pthread_t thread;
     int started;
     pthread_mutex_t lock; /* for all that follows */
@@ -41,6 +42,7 @@ static void write_copy(zonal__checkpoint_writer *w, int i) {
     const copy taken = w->copies[i];
     w->copies[i].best = w->copies[i].latest = 0;
     w->busy = i;
+    pthread_cond_broadcast(&w->changed); /* its place among those that wait is free */
     pthread_mutex_unlock(&w->lock);
     zonal_status status = w->store(w->context, taken.snapshot, taken.best, taken.latest);
     pthread_mutex_lock(&w->lock);
@@ -51,13 +53,16 @@ static void write_copy(zonal__checkpoint_writer *w, int i) {
 
 /* After a failure nothing more is written: a later checkpoint without an earlier best would break
  * the order. */
+static int has_work(const zonal__checkpoint_writer *w) {
+    return w->failure.status == ZONAL_OK && next_copy(w) >= 0;
+}
+
 static void *write_all(void *context) {
     zonal__checkpoint_writer *w = context;
     pthread_mutex_lock(&w->lock);
     for (;;) {
-        int next = w->failure.status == ZONAL_OK ? next_copy(w) : -1;
-        if (next >= 0)
-            write_copy(w, next);
+        if (has_work(w))
+            write_copy(w, next_copy(w));
         else if (w->closing)
             break;
         else
@@ -96,6 +101,7 @@ static zonal_status take(zonal__checkpoint_writer *w, copy *c) {
 
 zonal_status zonal__checkpoint_writer_save(zonal__checkpoint_writer *w, int best) {
     pthread_mutex_lock(&w->lock);
+    while (w->all && has_work(w)) pthread_cond_wait(&w->changed, &w->lock);
     zonal_status status = tell_failure(w);
     if (status == ZONAL_OK) {
         supersede(w, best);
@@ -116,8 +122,7 @@ zonal_status zonal__checkpoint_writer_save(zonal__checkpoint_writer *w, int best
 
 zonal_status zonal__checkpoint_writer_finish(zonal__checkpoint_writer *w) {
     pthread_mutex_lock(&w->lock);
-    while (w->busy >= 0 || (w->failure.status == ZONAL_OK && next_copy(w) >= 0))
-        pthread_cond_wait(&w->changed, &w->lock);
+    while (w->busy >= 0 || has_work(w)) pthread_cond_wait(&w->changed, &w->lock);
     zonal_status status = tell_failure(w);
     pthread_mutex_unlock(&w->lock);
     return status;
@@ -133,7 +138,7 @@ zonal_status zonal__checkpoint_writer_status(zonal__checkpoint_writer *w) {
 /* ---- making ---------------------------------------------------------------------------------- */
 
 zonal_status zonal__checkpoint_writer_create(zonal__checkpoint_store *store, void *context,
-                                             zonal__trainer *trainer,
+                                             zonal__trainer *trainer, int all,
                                              zonal__checkpoint_writer **out) {
     zonal__checkpoint_writer *w;
     *out = NULL;
@@ -141,6 +146,7 @@ zonal_status zonal__checkpoint_writer_create(zonal__checkpoint_store *store, voi
     w->store = store;
     w->context = context;
     w->trainer = trainer;
+    w->all = all;
     w->busy = -1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);

@@ -3,13 +3,14 @@
  * (train/checkpoint.h) and returns; a thread of the writer's own brings it to the disk, in the
  * order that a run folder promises: lines of metrics first, then the best, then that of the step.
  *
- *     ZONAL_TRY(zonal__checkpoint_writer_create(store, context, trainer, &writer));
+ *     ZONAL_TRY(zonal__checkpoint_writer_create(store, context, trainer, 0, &writer));
  *     for (...) ZONAL_TRY(zonal__checkpoint_writer_save(writer, best));
  *     status = zonal__checkpoint_writer_finish(writer);
  *
  * A disk that is slower than the saves holds nobody up: of those that wait, the latest one and the
- * best one are written and the others are not. At most three copies are held. What fails in the
- * thread is told by the next call.
+ * best one are written and the others are not. Where all are wanted, a save waits until the last
+ * one's turn has come. At most three copies are held. What fails in the thread is told by the next
+ * call.
  */
 #ifndef ZONAL_TRAIN_CHECKPOINT_WRITER_H
 #define ZONAL_TRAIN_CHECKPOINT_WRITER_H
@@ -24,7 +25,7 @@ typedef zonal_status zonal__checkpoint_store(void *context, const zonal__snapsho
                                              int best, int latest);
 
 zonal_status zonal__checkpoint_writer_create(zonal__checkpoint_store *store, void *context,
-                                             zonal__trainer *trainer,
+                                             zonal__trainer *trainer, int all,
                                              zonal__checkpoint_writer **out);
 /* Writes what is still waiting, and accepts NULL. What fails is no longer told. */
 void zonal__checkpoint_writer_destroy(zonal__checkpoint_writer *writer);

@@ -319,15 +319,16 @@ zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_f
 
 /* ---- rewinding ------------------------------------------------------------------------------- */
 
-zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step) {
+zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, int64_t judged) {
     char path[ZONAL__RUN_FOLDER_PATH];
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", step));
     ZONAL_TRY(remove_temporaries(folder, ".", is_own_file));
     ZONAL_TRY(remove_temporaries(folder, "checkpoints", is_own_checkpoint));
     folder->best = -INFINITY;
-    folder->seconds = 0;
-    ZONAL_TRY(zonal__run_folder_take_lines(folder, path));
+    folder->seconds = folder->loss_sum = 0;
+    folder->losses = 0;
+    ZONAL_TRY(zonal__run_folder_take_lines(folder, path, judged));
     zonal__jsonl_close(folder->metrics);
     return open_metrics(folder);
 }
@@ -440,8 +441,9 @@ zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *t
     return ZONAL_OK;
 }
 
-zonal_status zonal__run_folder_write_aside(zonal__run_folder *folder, zonal__trainer *trainer) {
-    return zonal__checkpoint_writer_create(store, folder, trainer, &folder->writer);
+zonal_status zonal__run_folder_write_aside(zonal__run_folder *folder, zonal__trainer *trainer,
+                                           int all) {
+    return zonal__checkpoint_writer_create(store, folder, trainer, all, &folder->writer);
 }
 
 zonal_status zonal__run_folder_finish(zonal__run_folder *folder) {

@@ -70,11 +70,11 @@ typedef struct fixture {
     disk disk;
 } fixture;
 
-static int begin(fixture *f, int allowed) {
+static int begin(fixture *f, int allowed, int all) {
     *f = (fixture){0};
     disk_init(&f->disk, allowed);
     return CHECK_OK(make_trainer(&f->trainer)) &&
-           CHECK_OK(zonal__checkpoint_writer_create(store, &f->disk, f->trainer, &f->writer));
+           CHECK_OK(zonal__checkpoint_writer_create(store, &f->disk, f->trainer, all, &f->writer));
 }
 
 static void end(fixture *f) {
@@ -107,7 +107,7 @@ static void test_content(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     snprintf(want, sizeof want, "%s", test_folder_file(&folder, "want.safetensors"));
     snprintf(got, sizeof got, "%s", test_folder_file(&folder, "got.safetensors"));
-    if (begin(&f, 0)) {
+    if (begin(&f, 0, 0)) {
         f.disk.path = got;
         if (step_and_save(&f, 1) && CHECK_OK(zonal__checkpoint_save(f.trainer, want)) &&
             CHECK_OK(zonal__trainer_step(f.trainer)) && CHECK_OK(zonal__trainer_step(f.trainer))) {
@@ -128,7 +128,7 @@ static void test_content(void) {
 /* While one is written others come: the best and the latest of them stay. */
 static void test_order(void) {
     fixture f;
-    if (begin(&f, 0) && step_and_save(&f, 1)) {
+    if (begin(&f, 0, 0) && step_and_save(&f, 1)) {
         sem_wait(&f.disk.begun);                                   /* step 1 is being written */
         int good = step_and_save(&f, 0) && step_and_save(&f, 1) && /* 2 gives way to 3 */
                    step_and_save(&f, 1) &&                         /* 3 gives way to 4 */
@@ -143,10 +143,22 @@ static void test_order(void) {
     end(&f);
 }
 
+/* Where all are wanted, none gives way. */
+static void test_all(void) {
+    fixture f;
+    if (begin(&f, 8, 1)) {
+        int good = 1;
+        for (int i = 0; i < 6 && good; i++) good = step_and_save(&f, i == 1 || i == 2);
+        if (good && CHECK_OK(zonal__checkpoint_writer_finish(f.writer)))
+            CHECK_MSG(strcmp(f.disk.done, "l1 bl2 bl3 l4 l5 l6 ") == 0, "written: %s", f.disk.done);
+    }
+    end(&f);
+}
+
 /* What waits when the writer is destroyed is written. */
 static void test_end(void) {
     fixture f;
-    if (begin(&f, 8) && step_and_save(&f, 0) && step_and_save(&f, 1) && step_and_save(&f, 0)) {
+    if (begin(&f, 8, 0) && step_and_save(&f, 0) && step_and_save(&f, 1) && step_and_save(&f, 0)) {
         zonal__checkpoint_writer_destroy(f.writer);
         f.writer = NULL;
         const char *last = strstr(f.disk.done, "l3 ");
@@ -157,7 +169,7 @@ static void test_end(void) {
 
 static void test_failure(void) {
     fixture f;
-    if (begin(&f, 8)) {
+    if (begin(&f, 8, 0)) {
         f.disk.fail_at = 2;
         CHECK_OK(zonal__checkpoint_writer_finish(f.writer)); /* nothing to wait for */
         if (step_and_save(&f, 0) && CHECK_OK(zonal__checkpoint_writer_finish(f.writer)) &&
@@ -179,7 +191,7 @@ static zonal_status make_save_and_drop(void *context) {
     disk_init(&f.disk, 8);
     status = make_trainer(&f.trainer);
     if (status == ZONAL_OK)
-        status = zonal__checkpoint_writer_create(store, &f.disk, f.trainer, &f.writer);
+        status = zonal__checkpoint_writer_create(store, &f.disk, f.trainer, 0, &f.writer);
     if (status == ZONAL_OK) status = zonal__checkpoint_writer_save(f.writer, 1);
     if (status == ZONAL_OK) status = zonal__checkpoint_writer_finish(f.writer);
     end(&f);
@@ -190,9 +202,13 @@ static void test_memory(void) {
     test_every_allocation("a writer of checkpoints", make_save_and_drop, NULL);
 }
 
-static const test_case tests[] = {{"content", test_content}, {"order", test_order},
-                                  {"end", test_end},         {"failure", test_failure},
-                                  {"memory", test_memory},   {0}};
+static const test_case tests[] = {{"content", test_content},
+                                  {"order", test_order},
+                                  {"all", test_all},
+                                  {"end", test_end},
+                                  {"failure", test_failure},
+                                  {"memory", test_memory},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);
