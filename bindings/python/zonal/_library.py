@@ -11,7 +11,7 @@ import operator
 import os
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_uint32, c_void_p
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional, Type
+from typing import Any, Iterator, List, Mapping, Optional, Tuple, Type
 
 from ._version import __version__
 
@@ -38,7 +38,7 @@ _EXCEPTIONS: Mapping[int, Type[Exception]] = {
 }
 
 # Functions that return a zonal_status, and so raise; then those that return something else.
-_FALLIBLE = {
+_FALLIBLE: Mapping[str, List[Any]] = {
     "zonal_plan_make": [c_char_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
     "zonal_plan_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_plan_status": [c_void_p],
@@ -50,7 +50,7 @@ _FALLIBLE = {
     "zonal_objective_get": [c_void_p, c_char_p, POINTER(c_double)],
     "zonal_objective_get_text": [c_void_p, c_char_p, POINTER(c_char_p)],
 }
-_OTHERS = {
+_OTHERS: Mapping[str, Tuple[Any, List[Any]]] = {
     "zonal_version": (c_char_p, []),
     "zonal_last_error": (POINTER(_LastError), []),
     "zonal_method_name": (c_char_p, [c_int]),
@@ -175,10 +175,14 @@ def _number_text(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be a number or a text, got {type(value).__name__}") from None
 
 
-def options_text(options: Mapping[str, Any]) -> bytes:
-    """Options for zonal_plan_make; what is None is left at its default."""
+def options_text(options: Mapping[str, Any]) -> str:
+    """Options for zonal_plan_make; what is None is left at its default.
+
+    >>> options_text({"t": "5/d", "estimator": None, "threads": 2})
+    't=5/d,threads=2'
+    """
     given = {name: value for name, value in options.items() if value is not None}
-    return ",".join(option_text(name, value) for name, value in given.items()).encode()
+    return ",".join(option_text(name, value) for name, value in given.items())
 
 
 # ---- plans and objectives ------------------------------------------------------------------------
@@ -201,21 +205,19 @@ def is_forked() -> bool:
 
 
 class Made:
-    """A plan or an objective: what libzonal makes from texts. Not for two threads at once.
+    """A plan or an objective: what libzonal makes from texts (options_text). Not for two threads at once.
 
     Addresses are integers, as of tensor.data_ptr(): host memory, or that of the device it was made for.
     """
 
     _kind: str
 
-    def __init__(self, method: str, options: Mapping[str, Any], *shape: int) -> None:
+    def __init__(self, method: str, options: str, *shape: int) -> None:
         self._handle = c_void_p()
         self._process = os.getpid()
-        if _forked and options.get("threads") is None:
-            options = {**options, "threads": 1}
         self._bind()
         make = getattr(lib, f"zonal_{self._kind}_make")
-        make(method.encode(), options_text(options), *shape, ctypes.byref(self._handle))
+        make(method.encode(), options.encode(), *shape, ctypes.byref(self._handle))
 
     def _bind(self) -> None:
         """The functions of the hot path, looked up once."""
