@@ -17,7 +17,13 @@ from ._version import __version__
 
 # Where a name that is asked for comes from; None: it is a module.
 _HOMES = {
+    "collapse_report": "uniformity",
+    "kernel_profile": "kernels",
+    "load_backbone": "runs",
     "losses": None,
+    "read_run": "runs",
+    "test_uniformity": "uniformity",
+    "variance": "kernels",
 }
 
 __all__ = ["ZonalError", "__version__", *_HOMES]
