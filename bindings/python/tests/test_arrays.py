@@ -1,4 +1,5 @@
 """Whatever holds an array is read, and what cannot be is refused with a sentence."""
+
 import unittest
 
 import numpy as np
@@ -37,8 +38,16 @@ class Taken(unittest.TestCase):
     def test_all_kinds_give_the_same_rows(self):
         padded = np.zeros((60, 10))
         padded[::2, ::2] = X
-        for what in (X, np.asfortranarray(X), padded[::2, ::2], X.astype(">f8"), X.tolist(), WithArray(),
-                     WithDlpack(), X.astype(np.longdouble)):
+        for what in (
+            X,
+            np.asfortranarray(X),
+            padded[::2, ::2],
+            X.astype(">f8"),
+            X.tolist(),
+            WithArray(),
+            WithDlpack(),
+            X.astype(np.longdouble),
+        ):
             rows = as_rows(what)
             self.assertEqual(rows.dtype, np.float64)
             self.assertTrue(rows.flags.c_contiguous and (rows == X).all(), type(what))

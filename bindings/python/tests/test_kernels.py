@@ -1,4 +1,5 @@
 """Kernels against series and closed forms, the noise of slices against its laws."""
+
 import json
 import math
 import os
@@ -36,7 +37,7 @@ class Profiles(unittest.TestCase):
         found = zonal.kernel_profile("heat", t="5/d", d=d, cosines=c)
         np.testing.assert_allclose(found.phi, phi, atol=1e-13)
         np.testing.assert_allclose(np.exp(found.log_phi), phi, rtol=1e-9, atol=1e-13)
-        np.testing.assert_allclose(found.spectrum, weights[:len(found.spectrum)], atol=1e-13)
+        np.testing.assert_allclose(found.spectrum, weights[: len(found.spectrum)], atol=1e-13)
         own = weights.copy()
         own[0] = 0
         psi = own @ gegenbauer(60, d, c)
@@ -44,8 +45,9 @@ class Profiles(unittest.TestCase):
         stein = own * degrees * (degrees + d - 2)
         np.testing.assert_allclose(found.psi_ksd, stein @ gegenbauer(60, d, c) / stein.sum(), atol=1e-11)
         np.testing.assert_allclose(np.gradient(found.phi, c)[1:-1], found.phi_prime[1:-1], atol=2e-2)
-        np.testing.assert_allclose(np.exp(found.log_multiplicity[:9]), [multiplicity(k, d) for k in range(9)],
-                                   rtol=1e-12)
+        np.testing.assert_allclose(
+            np.exp(found.log_multiplicity[:9]), [multiplicity(k, d) for k in range(9)], rtol=1e-12
+        )
 
     def test_closed_forms(self):
         band = zonal.kernel_profile("band", band=1, d=3, cosines=[-1, 0, 0.5, 1])
@@ -66,12 +68,22 @@ class Profiles(unittest.TestCase):
 
     @unittest.skipUnless(PROGRAM, "ZONAL_PROGRAM names no zonal to compare with")
     def test_program(self):
-        done = subprocess.run([PROGRAM, "kernel", "--kernel", "induced", "--dim", "32", "--json"],
-                              stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            [PROGRAM, "kernel", "--kernel", "induced", "--dim", "32", "--json"],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         want, found = json.loads(done.stdout), zonal.kernel_profile("induced", d=32)
         for name in ("c", "phi", "dphi", "d2phi"):
-            values = {"c": found.cosines, "phi": found.phi, "dphi": found.phi_prime, "d2phi": found.phi_second}
-            np.testing.assert_allclose(values[name], [row[name] for row in want["profile"]], rtol=1e-15, atol=1e-300)
+            values = {
+                "c": found.cosines,
+                "phi": found.phi,
+                "dphi": found.phi_prime,
+                "d2phi": found.phi_second,
+            }
+            np.testing.assert_allclose(
+                values[name], [row[name] for row in want["profile"]], rtol=1e-15, atol=1e-300
+            )
         self.assertEqual(found.constants["bias"], want["constants"]["bias"])
         self.assertEqual(found.spectrum.tolist(), [row["a"] for row in want["spectrum"]])
 
@@ -83,12 +95,13 @@ class Profiles(unittest.TestCase):
 
     def test_refused(self):
         for sentence, call in (
-                ("no use for band", lambda: zonal.kernel_profile("heat", band=2)),
-                ("haet", lambda: zonal.kernel_profile("haet")),
-                ("t must be above 0", lambda: zonal.kernel_profile("heat", t=-1)),
-                ("dimension", lambda: zonal.kernel_profile("heat", d=1)),
-                ("from -1 to 1", lambda: zonal.kernel_profile(cosines=[2.0])),
-                ("from -1 to 1", lambda: zonal.kernel_profile(cosines=[math.nan]))):
+            ("no use for band", lambda: zonal.kernel_profile("heat", band=2)),
+            ("haet", lambda: zonal.kernel_profile("haet")),
+            ("t must be above 0", lambda: zonal.kernel_profile("heat", t=-1)),
+            ("dimension", lambda: zonal.kernel_profile("heat", d=1)),
+            ("from -1 to 1", lambda: zonal.kernel_profile(cosines=[2.0])),
+            ("from -1 to 1", lambda: zonal.kernel_profile(cosines=[math.nan])),
+        ):
             with self.assertRaisesRegex(ValueError, sentence):
                 call()
 
@@ -98,8 +111,9 @@ class Variance(unittest.TestCase):
         """Exact: the measured variance is that of the closed form. Projection: independent directions, so it
         goes as 1/slices. 400 replicates leave each variance uncertain by 7 %; five times that is allowed."""
         report = zonal.variance(d=12, batch=[16, 64], slices=[8, 128], replicates=400, seed=1, threads=1)
-        self.assertEqual([(row.batch, row.slices) for row in report.rows],
-                         [(16, 8), (16, 128), (64, 8), (64, 128)])
+        self.assertEqual(
+            [(row.batch, row.slices) for row in report.rows], [(16, 8), (16, 128), (64, 8), (64, 128)]
+        )
         for row in report.rows:
             self.assertLess(abs(row.exact / row.exact_closed_form - 1), 0.35)
             self.assertGreater(row.total, 0.65 * row.exact_closed_form)
@@ -109,8 +123,26 @@ class Variance(unittest.TestCase):
     @unittest.skipUnless(PROGRAM, "ZONAL_PROGRAM names no zonal to compare with")
     def test_program(self):
         """Other draws of the same numbers."""
-        done = subprocess.run([PROGRAM, "variance", "--dim", "12", "--batch", "64", "--slices", "8,128",
-                               "--replicates", "400", "--threads", "1", "--json", "--quiet"], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            [
+                PROGRAM,
+                "variance",
+                "--dim",
+                "12",
+                "--batch",
+                "64",
+                "--slices",
+                "8,128",
+                "--replicates",
+                "400",
+                "--threads",
+                "1",
+                "--json",
+                "--quiet",
+            ],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         want = json.loads(done.stdout)["batches"][0]
         found = zonal.variance(d=12, batch=64, slices=[8, 128], replicates=400, threads=1)
         self.assertAlmostEqual(found.rows[0].exact_closed_form / want["exact_closed_form"], 1, delta=1e-14)

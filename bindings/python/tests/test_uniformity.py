@@ -1,4 +1,5 @@
 """Tests of uniformity: against sums over pairs in numpy, and against `zonal test`."""
+
 import json
 import math
 import os
@@ -83,8 +84,9 @@ class Program(unittest.TestCase):
     def compare(self, x, flags, **options):
         with tempfile.TemporaryDirectory() as folder:
             np.save(folder + "/x.npy", x)
-            done = subprocess.run([PROGRAM, "test", folder + "/x.npy", "--json", *flags], stdout=subprocess.PIPE,
-                                  check=True)
+            done = subprocess.run(
+                [PROGRAM, "test", folder + "/x.npy", "--json", *flags], stdout=subprocess.PIPE, check=True
+            )
         want, found = json.loads(done.stdout), zonal.test_uniformity(x, **options)
         for name in ("n", "d", "mean_cosine", "effective_rank", "directions", "verdict", "skipped"):
             self.assertEqual(getattr(found, name), want[name], name)
@@ -128,12 +130,15 @@ class Stopping(unittest.TestCase):
         self.assertIs(signal.getsignal(signal.SIGINT), handler)
 
     def test_interrupt_from_outside(self):
-        code = ("import numpy as np, zonal\nx = np.random.default_rng(0).standard_normal((50, 8))\n"
-                "print('begun', flush=True)\n"
-                "try: zonal.test_uniformity(x, monte_carlo=100_000_000)\n"
-                "except KeyboardInterrupt: print('stopped', flush=True)\n")
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                 text=True)
+        code = (
+            "import numpy as np, zonal\nx = np.random.default_rng(0).standard_normal((50, 8))\n"
+            "print('begun', flush=True)\n"
+            "try: zonal.test_uniformity(x, monte_carlo=100_000_000)\n"
+            "except KeyboardInterrupt: print('stopped', flush=True)\n"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.assertEqual(child.stdout.readline(), "begun\n")
         time.sleep(0.3)
         child.send_signal(signal.SIGINT)
@@ -143,8 +148,11 @@ class Stopping(unittest.TestCase):
 
 class Printing(unittest.TestCase):
     def test_text_fits_a_terminal(self):
-        for report in (zonal.test_uniformity(draw(), monte_carlo=9, t=0.01),
-                       zonal.test_uniformity(draw(), pair_limit=5), zonal.collapse_report(draw())):
+        for report in (
+            zonal.test_uniformity(draw(), monte_carlo=9, t=0.01),
+            zonal.test_uniformity(draw(), pair_limit=5),
+            zonal.collapse_report(draw()),
+        ):
             text = str(report)
             self.assertLessEqual(max(map(len, text.split("\n"))), 80)
             self.assertEqual(repr(report), text)
