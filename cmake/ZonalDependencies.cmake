@@ -183,7 +183,7 @@ else()
 endif()
 
 # cuDNN, for networks on CUDA: beside the toolkit, where the system keeps libraries, or in the wheel
-# that the Python on PATH has.
+# that the Python on PATH has. It is opened at run time.
 if(ZONAL_CUDNN STREQUAL "OFF")
     zonal_note(CUDNN "off")
 elseif(NOT ZONAL_WITH_CUDA)
@@ -199,7 +199,6 @@ else()
         zonal_in_use(${ZONAL_CUDNN_LIBRARY} ${ZONAL_CUDNN_INCLUDE}/cudnn_graph.h)
         add_library(zonal_dep_cudnn INTERFACE)
         target_include_directories(zonal_dep_cudnn SYSTEM INTERFACE ${ZONAL_CUDNN_INCLUDE})
-        target_link_libraries(zonal_dep_cudnn INTERFACE ${ZONAL_CUDNN_LIBRARY})
         target_compile_definitions(zonal_dep_cudnn INTERFACE ZONAL_HAVE_CUDNN)
         zonal_note(CUDNN "${ZONAL_CUDNN_LIBRARY}")
     else()

@@ -487,8 +487,9 @@ static zonal_status set_objective(void *options, const char *name, const char *t
     return zonal_objective_set(options, name, text);
 }
 
-zonal_status zonal_plan_make(const char *method, const char *options, int64_t batch, int64_t dim,
-                             zonal_plan **plan) {
+zonal_status zonal_plan_make_with(const zonal_communicator *communicator, const char *method,
+                                  const char *options, int64_t rows, int64_t dim,
+                                  zonal_plan **plan) {
     const char *seen[ZONAL__OPTIONS_MOST + 1];
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     zonal_status status;
@@ -497,9 +498,15 @@ zonal_status zonal_plan_make(const char *method, const char *options, int64_t ba
     *plan = NULL;
     ZONAL_TRY(zonal_loss_defaults(method, &loss));
     ZONAL_TRY(zonal__options_set_text(options, set_loss, &loss, seen, &text));
-    status = zonal_plan_create(&loss, batch, dim, plan);
+    loss.communicator = communicator;
+    status = zonal_plan_create(&loss, rows, dim, plan);
     zonal__free(text);
     return status;
+}
+
+zonal_status zonal_plan_make(const char *method, const char *options, int64_t rows, int64_t dim,
+                             zonal_plan **plan) {
+    return zonal_plan_make_with(NULL, method, options, rows, dim, plan);
 }
 
 /* One of gain, margin and selectivity sets the gain. */
@@ -513,9 +520,9 @@ static zonal_status check_gain(const char *const *seen) {
                                       "uniformity; give one of them");
 }
 
-zonal_status zonal_objective_make(const char *method, const char *options, int64_t views,
-                                  int64_t global_views, int64_t batch, int64_t dim,
-                                  zonal_objective **objective) {
+zonal_status zonal_objective_make_with(const zonal_communicator *communicator, const char *method,
+                                       const char *options, int64_t views, int64_t global_views,
+                                       int64_t rows, int64_t dim, zonal_objective **objective) {
     const char *seen[ZONAL__OPTIONS_MOST + 1];
     zonal_objective_options full = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_status status;
@@ -524,11 +531,19 @@ zonal_status zonal_objective_make(const char *method, const char *options, int64
     *objective = NULL;
     ZONAL_TRY(zonal_objective_defaults(method, &full));
     ZONAL_TRY(zonal__options_set_text(options, set_objective, &full, seen, &text));
+    full.loss.communicator = communicator;
     status = check_gain(seen);
     if (status == ZONAL_OK)
-        status = zonal_objective_create(&full, views, global_views, batch, dim, objective);
+        status = zonal_objective_create(&full, views, global_views, rows, dim, objective);
     zonal__free(text);
     return status;
+}
+
+zonal_status zonal_objective_make(const char *method, const char *options, int64_t views,
+                                  int64_t global_views, int64_t rows, int64_t dim,
+                                  zonal_objective **objective) {
+    return zonal_objective_make_with(NULL, method, options, views, global_views, rows, dim,
+                                     objective);
 }
 
 static zonal_status set_kernel(void *spec, const char *name, const char *text) {
