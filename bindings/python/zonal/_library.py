@@ -135,6 +135,11 @@ def names(function: str) -> List[str]:
     return [name.decode() for name in _until_null(getattr(lib, function))]
 
 
+def text_of(function: str, i: int) -> str:
+    """What a function such as zonal_loss_option_help says of the i-th name."""
+    return (getattr(lib, function)(i) or b"").decode()
+
+
 def _until_null(function: Any) -> Iterator[bytes]:
     i = 0
     while True:
