@@ -17,6 +17,7 @@ from ._version import __version__
 
 # Where a name that is asked for comes from; None: it is a module.
 _HOMES = {
+    "callbacks": None,
     "collapse_report": "uniformity",
     "kernel_profile": "kernels",
     "load_backbone": "runs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -13,29 +14,21 @@ from ._tables import Part, Printable, Table, number
 
 __all__ = ["KernelProfile", "SlicedVariance", "VarianceReport", "kernel_profile", "variance"]
 
-_make = declare(
-    "zonal_kernel_make", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
-)
-_get = declare("zonal_kernel_get", [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_double)])
-_eval = declare(
-    "zonal_kernel_eval", [ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
-)
-_log_eval = declare(
-    "zonal_kernel_log_eval", [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
-)
-_weight = declare("zonal_kernel_weight", [ctypes.c_void_p, ctypes.c_int], ctypes.c_double, fallible=False)
-_log_multiplicity = declare(
-    "zonal_kernel_log_multiplicity", [ctypes.c_void_p, ctypes.c_int], ctypes.c_double, fallible=False
-)
-_destroy = declare("zonal_kernel_destroy", [ctypes.c_void_p], fallible=False)
-declare("zonal_kernel_constant_name", [ctypes.c_int], ctypes.c_char_p, fallible=False)
+_make = declare("zonal_kernel_make", [c_char_p, c_char_p, c_int64, POINTER(c_void_p)])
+_get = declare("zonal_kernel_get", [c_void_p, c_char_p, POINTER(c_double)])
+_eval = declare("zonal_kernel_eval", [c_void_p, c_int, c_int64, c_void_p, c_void_p])
+_log_eval = declare("zonal_kernel_log_eval", [c_void_p, c_int64, c_void_p, c_void_p])
+_weight = declare("zonal_kernel_weight", [c_void_p, c_int], c_double, fallible=False)
+_log_multiplicity = declare("zonal_kernel_log_multiplicity", [c_void_p, c_int], c_double, fallible=False)
+_destroy = declare("zonal_kernel_destroy", [c_void_p], fallible=False)
+declare("zonal_kernel_constant_name", [c_int], c_char_p, fallible=False)
 
 # ---- profiles ----------------------------------------------------------------------------------------------
 
 
 class _Kernel:
     def __init__(self, kernel: str, dim: int, options: Dict[str, Any]) -> None:
-        self._handle = ctypes.c_void_p()
+        self._handle = c_void_p()
         _make(kernel.encode(), options_text(options).encode(), dim, ctypes.byref(self._handle))
 
     def __del__(self) -> None:
@@ -43,7 +36,7 @@ class _Kernel:
             _destroy(self._handle)
 
     def constants(self) -> Dict[str, float]:
-        found, value = {}, ctypes.c_double()
+        found, value = {}, c_double()
         for name in names("zonal_kernel_constant_name"):
             _get(self._handle, name.encode(), ctypes.byref(value))
             found[name.replace("-", "_")] = value.value
@@ -111,8 +104,8 @@ def kernel_profile(
 ) -> KernelProfile:
     """The profile of a kernel family (heat, band, induced, poisson, chordal, spectrum) in ``d`` dimensions.
 
-    ``options`` are the family's: ``t``, ``band``, ``scale``, ``r``, ``spectrum``, ``without_multiplicity``, as
-    of the losses; ``cosines`` are the places, or their number between -1 and 1.
+    ``options`` are the family's, as of the losses: ``t``, ``band``, ``scale``, ``r``, ``spectrum``,
+    ``without_multiplicity``; ``cosines`` are the places, or their number between -1 and 1.
 
     >>> profile = kernel_profile("heat", t="5/d", d=256)
     >>> round(float(profile.phi[0]), 4)                 # at c = -1: the paper's Figure 3
@@ -124,7 +117,9 @@ def kernel_profile(
     if isinstance(cosines, int):
         if cosines < 2:
             raise ValueError(f"a profile needs at least 2 cosines, got {cosines}")
-        cosines = np.arange(1 - cosines, cosines, 2) / (cosines - 1)  # as far from 0 on either side, to the bit
+        cosines = np.arange(1 - cosines, cosines, 2) / (
+            cosines - 1
+        )  # as far from 0 on either side, to the bit
     c = np.ascontiguousarray(cosines, np.float64)
     if c.ndim != 1 or not np.all(np.abs(c) <= 1):
         raise ValueError("cosines must be a list of numbers from -1 to 1")
@@ -194,7 +189,8 @@ class VarianceReport(Printable):
         ]
         return [
             f"Variance of SUSReg and of its exact limit over uniform batches, d = {self.d}, "
-            f"s^2 = {self.scale}; {self.replicates} replicates, so each measured variance is uncertain by {scatter:.0f} %",
+            f"s^2 = {self.scale}; {self.replicates} replicates, so each measured variance is uncertain by "
+            f"{scatter:.0f} %",
             Table(head, rows),
         ]
 
@@ -293,7 +289,7 @@ class _Experiment:
 
 
 def _value(plan: Plan, x: np.ndarray) -> float:
-    out = ctypes.c_double()
+    out = c_double()
     plan.execute(x.ctypes.data, ctypes.addressof(out), None)
     return out.value
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-import signal
-import threading
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
 from ._arrays import as_rows
-from ._library import declare, is_forked, options_text
+from ._interrupts import DeferredInterrupt
+from ._library import ZonalError, declare, is_forked, options_text
 from ._tables import Part, Printable, Table, number, p_value
 
 __all__ = [
@@ -24,25 +24,14 @@ __all__ = [
     "test_uniformity",
 ]
 
-_PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_double)
+_PROGRESS = ctypes.CFUNCTYPE(c_int, c_void_p, c_double)
 _make = declare(
-    "zonal_uniformity_make",
-    [
-        ctypes.c_char_p,
-        ctypes.c_int64,
-        ctypes.c_int64,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.POINTER(ctypes.c_void_p),
-    ],
+    "zonal_uniformity_make", [c_char_p, c_int64, c_int64, c_void_p, _PROGRESS, c_void_p, POINTER(c_void_p)]
 )
-_get = declare("zonal_uniformity_get", [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_double)])
-_get_text = declare(
-    "zonal_uniformity_get_text", [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)]
-)
-_name = declare("zonal_uniformity_name", [ctypes.c_void_p, ctypes.c_int], ctypes.c_char_p, fallible=False)
-_destroy = declare("zonal_uniformity_destroy", [ctypes.c_void_p], fallible=False)
+_get = declare("zonal_uniformity_get", [c_void_p, c_char_p, POINTER(c_double)])
+_get_text = declare("zonal_uniformity_get_text", [c_void_p, c_char_p, POINTER(c_char_p)])
+_name = declare("zonal_uniformity_name", [c_void_p, c_int], c_char_p, fallible=False)
+_destroy = declare("zonal_uniformity_destroy", [c_void_p], fallible=False)
 
 # ---- what is found -----------------------------------------------------------------------------------------
 
@@ -191,8 +180,8 @@ def test_uniformity(
 ) -> UniformityReport:
     """Tests whether the rows of ``x`` are uniform on the unit sphere, as ``zonal test`` does.
 
-    ``x`` is [rows, dimensions]: numpy, torch, or anything with ``__array__`` or ``__dlpack__``. Rows are scaled
-    to unit length unless ``unit``. The computation is on the CPU; a tensor of a GPU is copied.
+    ``x`` is [rows, dimensions]: numpy, torch, or anything with ``__array__`` or ``__dlpack__``. Rows are
+    scaled to unit length unless ``unit``. The computation is on the CPU; a tensor of a GPU is copied.
 
     - ``monte_carlo``: also p-values from so many simulated uniform batches, by ``seed``; Ctrl-C stops it, and
       ``progress`` is called with the share done;
@@ -255,19 +244,25 @@ def _run(x: np.ndarray, progress: Optional[Callable[[float], None]], **options: 
     options["precision"] = "double" if x.dtype == np.float64 else "fp32"
     if is_forked() and options.get("threads") is None:
         options["threads"] = 1
-    handle = ctypes.c_void_p()
+    handle = c_void_p()
     text = options_text(options).encode()
-    with _Watch(progress) as watch:
-        _make(text, x.shape[0], x.shape[1], x.ctypes.data, watch.function, None, ctypes.byref(handle))
+    with DeferredInterrupt() as interrupt:
+        watch = _Progress(progress, interrupt)
+        try:
+            _make(text, x.shape[0], x.shape[1], x.ctypes.data, watch.callback, None, ctypes.byref(handle))
+        except ZonalError:
+            if watch.error is None:
+                raise
+            raise watch.error from None
     try:
         return _read_all(handle)
     finally:
         _destroy(handle)
 
 
-def _read_all(handle: ctypes.c_void_p) -> Dict[str, Any]:
+def _read_all(handle: c_void_p) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
-    value, text = ctypes.c_double(), ctypes.c_char_p()
+    value, text = c_double(), c_char_p()
     while True:
         name = _name(handle, len(found))
         if name is None:
@@ -302,43 +297,19 @@ def _make_report(found: Dict[str, Any]) -> UniformityReport:
 # ---- stopping ----------------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """Ctrl-C, and the caller's progress function, while libzonal works.
+class _Progress:
+    """The caller's progress function and Ctrl-C, for libzonal to ask between two simulated batches."""
 
-    An exception cannot leave a callback from C. So the signal's own handler is put off: the callback only
-    notes it and stops the work, and the handler is called afterwards.
-    """
-
-    def __init__(self, progress: Optional[Callable[[float], None]]) -> None:
-        self._progress = progress
-        self._interrupt: Optional[Tuple[int, Any]] = None
-        self._error: Optional[BaseException] = None
-        self._before: Any = None
-        self._callback = _PROGRESS(self._call)
-        self.function = ctypes.cast(self._callback, ctypes.c_void_p)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self._interrupt = (number, frame)
+    def __init__(self, function: Optional[Callable[[float], None]], interrupt: DeferredInterrupt) -> None:
+        self._function = function
+        self._interrupt = interrupt
+        self.error: Optional[BaseException] = None
+        self.callback = _PROGRESS(self._call)
 
     def _call(self, _: Any, share: float) -> int:
         try:
-            if self._progress is not None:
-                self._progress(share)
-        except BaseException as error:  # it is raised where it can be caught
-            self._error = error
-        return int(self._interrupt is not None or self._error is not None)
-
-    def __enter__(self) -> "_Watch":
-        if threading.current_thread() is threading.main_thread() and callable(
-            signal.getsignal(signal.SIGINT)
-        ):
-            self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-        if self._error is not None:
-            raise self._error from None
-        if self._interrupt is not None:
-            self._before(*self._interrupt)
+            if self._function is not None:
+                self._function(share)
+        except BaseException as error:  # it is raised again where it can be caught
+            self.error = error
+        return int(self._interrupt.seen or self.error is not None)
