@@ -59,13 +59,8 @@ static zonal_status set_all(char *text, zonal__option_setter *set, void *options
 zonal_status zonal__options_set_text(const char *text, zonal__option_setter *set, void *options,
                                      const char *seen[ZONAL__OPTIONS_MOST + 1], char **copy) {
     size_t length = text ? strlen(text) : 0;
-    zonal_status status;
     memset(seen, 0, (ZONAL__OPTIONS_MOST + 1) * sizeof *seen);
     ZONAL_TRY(ZONAL_NEW(copy, (int64_t)length + 1, "the options' text"));
     if (length > 0) memcpy(*copy, text, length);
-    status = set_all(*copy, set, options, seen);
-    if (status == ZONAL_OK) return ZONAL_OK;
-    zonal__free(*copy);
-    *copy = NULL;
-    return status;
+    return set_all(*copy, set, options, seen);
 }

@@ -344,43 +344,76 @@ static zonal_status build(zonal_plan *plan, const zonal__ranks *ranks) {
     return ZONAL_OK;
 }
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
 enum { AGREED = 24 }; /* values that ranks compare, at most */
 
-static void agree_on(zonal__agreed *list, int *count, const char *name, double value) {
-    list[(*count)++] = (zonal__agreed){name, value};
+static const char *word_at(const char *const *words, int i) {
+    for (int k = 0; words[k]; k++)
+        if (k == i) return words[k];
+    return NULL;
 }
 
-/* All that changes the numbers; ranks may differ in threads and, where rounding allows it, device.
- */
+static const char *estimator_word(int i) {
+    return word_at(zonal__estimator_words, i);
+}
+
+static const char *kl_norm_word(int i) {
+    return word_at(zonal__kl_norm_words, i);
+}
+
+static const char *precision_word(int i) {
+    return word_at(zonal__precision_words, i);
+}
+
+static const char *implementation_word(int i) {
+    return word_at(zonal__implementation_words, i);
+}
+
+static int method_number(const zonal_loss_options *options) {
+    const char *method = zonal__method_of(options), *name;
+    for (int i = 0; (name = zonal_method_name(i)) != NULL; i++)
+        if (strcmp(name, method) == 0) return i;
+    return -1;
+}
+
+/* All that changes the numbers; ranks may differ in device and threads. */
 static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__agreed *values,
                        int more, zonal__agreed list[AGREED]) {
-    int count = 0;
-    agree_on(list, &count, "the dimension", (double)dim);
-    agree_on(list, &count, "the number of the discrepancy", o->discrepancy);
-    agree_on(list, &count, "the number of the kernel family", o->kernel.family);
-    agree_on(list, &count, "the kernel's parameter", o->kernel.parameter.factor);
-    agree_on(list, &count, "the power of d in the kernel's parameter", o->kernel.parameter.power);
-    agree_on(list, &count, "the number of the estimator", o->estimator);
-    agree_on(list, &count, "the number of the KL norm", o->kl_norm);
-    agree_on(list, &count, "the number of the precision", o->precision);
-    agree_on(list, &count, "the number of the implementation", o->implementation);
-    agree_on(list, &count, "raw_value", o->raw_value);
-    agree_on(list, &count, "slices", (double)o->sliced.slices);
-    agree_on(list, &count, "knots", (double)o->sliced.knots);
-    agree_on(list, &count, "the range's low end", o->sliced.low);
-    agree_on(list, &count, "the range's high end", o->sliced.high);
-    agree_on(list, &count, "seed", (double)o->sliced.seed);
+    const zonal__agreed own[] = {
+        {"the method", method_number(o), zonal_method_name},
+        {"the dimension", (double)dim, NULL},
+        {"the kernel's parameter", o->kernel.parameter.factor, NULL},
+        {"the power of d in the kernel's parameter", o->kernel.parameter.power, NULL},
+        {"without_multiplicity", o->kernel.without_multiplicity, NULL},
+        {"the number of the spectrum's weights", (double)o->kernel.n_weights, NULL},
+        {"the estimator", o->estimator, estimator_word},
+        {"the KL norm", o->kl_norm, kl_norm_word},
+        {"the precision", o->precision, precision_word},
+        {"the implementation", o->implementation, implementation_word},
+        {"raw_value", o->raw_value, NULL},
+        {"slices", (double)o->sliced.slices, NULL},
+        {"knots", (double)o->sliced.knots, NULL},
+        {"the low end of the range", o->sliced.low, NULL},
+        {"the high end of the range", o->sliced.high, NULL},
+        {"times_n", o->sliced.times_n, NULL},
+        {"collapse_normalised", o->sliced.collapse_normalised, NULL},
+        {"seed", (double)o->sliced.seed, NULL},
+    };
+    int count = sizeof own / sizeof own[0];
+    memcpy(list, own, sizeof own);
     for (int i = 0; i < more && count < AGREED; i++) list[count++] = values[i];
     return count;
 }
 
-zonal_status zonal__plan_join(const zonal_loss_options *options, int64_t rows, int64_t dim,
-                              const zonal__agreed *values, int more, zonal__ranks **ranks) {
+zonal_status zonal__plan_join(const zonal_loss_options *options, zonal_status status, int64_t rows,
+                              int64_t dim, const zonal__agreed *values, int more,
+                              zonal__ranks **ranks) {
     zonal__agreed list[AGREED];
     const zonal__device *device = NULL;
     *ranks = NULL;
-    if (!options->communicator) return ZONAL_OK;
-    zonal_status status = check_choices(options);
+    if (!options->communicator) return status;
+    if (status == ZONAL_OK) status = check_choices(options);
     if (status == ZONAL_OK) status = open_device(options, &device);
     if (status == ZONAL_OK && !device->backend->takes_ranks)
         status = ZONAL_FAIL(ZONAL_UNSUPPORTED,
@@ -434,17 +467,13 @@ zonal_status zonal__plan_finish(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
-zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, int64_t dim,
-                               zonal_plan **out) {
-    zonal_loss_options options;
+zonal_status zonal__plan_create_from(const zonal_loss_options *options, zonal_status status,
+                                     int64_t rows, int64_t dim, zonal_plan **out) {
     zonal__ranks *ranks;
     zonal_plan *plan;
-    ZONAL_NEED(out, "plan");
     *out = NULL;
-    ZONAL_NEED(given, "options");
-    ZONAL_TRY(zonal__loss_read(given, &options));
-    ZONAL_TRY(zonal__plan_join(&options, rows, dim, NULL, 0, &ranks));
-    zonal_status status = zonal__plan_prepare(&options, ranks, rows, dim, &plan);
+    ZONAL_TRY(zonal__plan_join(options, status, rows, dim, NULL, 0, &ranks));
+    status = zonal__plan_prepare(options, ranks, rows, dim, &plan);
     if (status == ZONAL_OK) status = zonal__plan_finish(plan);
     status = zonal__ranks_agree(ranks, status);
     if (status == ZONAL_OK) {
@@ -455,6 +484,16 @@ zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, in
         zonal__ranks_destroy(ranks);
     }
     return status;
+}
+
+zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, int64_t dim,
+                               zonal_plan **out) {
+    zonal_loss_options options;
+    ZONAL_NEED(out, "plan");
+    *out = NULL;
+    ZONAL_NEED(given, "options");
+    ZONAL_TRY(zonal__loss_read(given, &options));
+    return zonal__plan_create_from(&options, ZONAL_OK, rows, dim, out);
 }
 
 void zonal_plan_destroy(zonal_plan *plan) {
@@ -468,16 +507,25 @@ void zonal_plan_destroy(zonal_plan *plan) {
     zonal__free(plan);
 }
 
+/* Of all ranks: where one alone asks for what there is not, the others must not wait for it. */
+static zonal_status check_gradient(const zonal_plan *plan, const void *gradient) {
+    zonal_status status = ZONAL_OK;
+    if (!plan->kernel || !plan->kernel->family->infinite_derivative) return ZONAL_OK;
+    if (gradient)
+        status = ZONAL_FAIL(ZONAL_ARGUMENT,
+                            "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
+                            "it is for tests of uniformity: train with mmd-heat or mmd-band",
+                            plan->kernel->family->name);
+    return plan->device->backend->is_host ? zonal__ranks_agree(plan->problem.ranks, status)
+                                          : status;
+}
+
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
     ZONAL_NEED(plan, "plan");
     if (plan->rows > 0) ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
     if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
-    if (gradient && plan->kernel && plan->kernel->family->infinite_derivative)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
-                          "it is for tests of uniformity: train with mmd-heat or mmd-band",
-                          plan->kernel->family->name);
+    ZONAL_TRY(check_gradient(plan, gradient));
     return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);
 }
 

@@ -105,12 +105,13 @@ static zonal_status read_options(const char *text, int64_t d, zonal_uniformity_o
     const char *seen[ZONAL__OPTIONS_MOST + 1];
     zonal__uniformity_settings settings = {0};
     zonal__options options;
+    zonal_status status;
     char *copy;
     ZONAL_TRY(zonal__options_init(&options, table, &settings));
-    ZONAL_TRY(zonal__options_set_text(text, set_one, &settings, seen, &copy));
+    status = zonal__options_set_text(text, set_one, &settings, seen, &copy);
+    zonal__free(copy); /* no option here keeps its text */
     *out = zonal__uniformity_settle(&settings, d);
-    zonal__free(copy);
-    return ZONAL_OK;
+    return status;
 }
 
 zonal_status zonal_uniformity_make(const char *text, int64_t n, int64_t d, const void *x,
