@@ -19,6 +19,7 @@ from ._version import __version__
 _HOMES = {
     "callbacks": None,
     "collapse_report": "uniformity",
+    "distributed": None,
     "kernel_profile": "kernels",
     "load_backbone": "runs",
     "losses": None,

@@ -110,7 +110,7 @@ class CollapseMonitor:
     def _look(self, step: int, embeddings: Any, log: Log) -> Optional[CollapseReport]:
         self.report = collapse_report(_some_rows(embeddings))
         values = {
-            "step": float(step),
+            "step": step,
             "mean_cosine": self.report.mean_cosine,
             "effective_rank": self.report.effective_rank,
             "effective_rank_expected": self.report.effective_rank_expected,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 from ._safetensors import Safetensors
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import torch
 
 __all__ = ["Preprocessing", "Run", "load_backbone", "read_run"]
@@ -291,7 +291,7 @@ def _find_checkpoint(folder: str, checkpoint: str) -> str:
 def _make_model(file: Safetensors, known: Dict[str, Any]) -> Any:
     try:
         import torch
-        import torchvision
+        import torchvision  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError as error:
         raise ImportError(
             f"load_backbone needs torch and torchvision: pip install torchvision ({error})"
