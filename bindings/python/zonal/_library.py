@@ -73,32 +73,34 @@ _OTHERS: Mapping[str, Tuple[Any, List[Any]]] = {
 # ---- loading -------------------------------------------------------------------------------------
 
 
-def _path() -> str:
+def path() -> str:
     """ZONAL_LIBRARY, or the library that lies in this package."""
     return os.environ.get("ZONAL_LIBRARY") or str(Path(__file__).with_name("libzonal.so"))
 
 
-def _open(path: str) -> ctypes.CDLL:
-    remedy = "install zonal anew (pip install .), or set ZONAL_LIBRARY to the path of a libzonal.so"
-    if not os.path.exists(path):
-        raise ImportError(f"there is no libzonal at {path}: {remedy}")
+_REMEDY = "install zonal anew (pip install .), or set ZONAL_LIBRARY to the path of a libzonal.so"
+
+
+def _open(file: str) -> ctypes.CDLL:
+    if not os.path.exists(file):
+        raise ImportError(f"there is no libzonal at {file}: {_REMEDY}")
     try:
-        library = ctypes.CDLL(path)
+        library = ctypes.CDLL(file)
     except OSError as error:
-        raise ImportError(f"libzonal could not be loaded ({error}): {remedy}") from None
-    _check_version(library, path, remedy)
+        raise ImportError(f"libzonal could not be loaded ({error}): {_REMEDY}") from None
+    _check_version(library, file)
     return library
 
 
-def _check_version(library: ctypes.CDLL, path: str, remedy: str) -> None:
+def _check_version(library: ctypes.CDLL, file: str) -> None:
     """Before 1.0 every version may change the interface, so it must be the very same one."""
     try:
         library.zonal_version.restype = c_char_p
         version = library.zonal_version().decode()
     except AttributeError:
-        raise ImportError(f"{path} is not libzonal: {remedy}") from None
+        raise ImportError(f"{file} is not libzonal: {_REMEDY}") from None
     if version != __version__:
-        raise ImportError(f"{path} is libzonal {version}, but this package is zonal {__version__}: {remedy}")
+        raise ImportError(f"{file} is libzonal {version}, but this package is zonal {__version__}: {_REMEDY}")
 
 
 def declare(name: str, arguments: List[Any], result: Any = None, fallible: bool = True) -> Any:
@@ -106,8 +108,7 @@ def declare(name: str, arguments: List[Any], result: Any = None, fallible: bool 
     try:
         function = getattr(lib, name)
     except AttributeError:
-        raise ImportError(f"{_path()} has no {name}: it was built from other sources; "
-                          "install zonal anew (pip install .)") from None
+        raise ImportError(f"{path()} has no {name}, since it was built from other sources: {_REMEDY}") from None
     function.argtypes = arguments
     function.restype = c_int if fallible else result
     if fallible:
@@ -278,7 +279,7 @@ class Objective(Made):
     _kind = "objective"
 
 
-lib = _open(_path())
+lib = _open(path())
 for _name, _arguments in _FALLIBLE.items():
     declare(_name, _arguments)
 for _name, (_result, _arguments) in _OTHERS.items():

@@ -174,6 +174,10 @@ class _Stepped(_Loss):
             step.add_(1)
         return result
 
+    def __getstate__(self) -> Dict[str, Any]:
+        """A counter of its own: multiprocessing would share the tensor between processes."""
+        return {**self.__dict__, "_step": None if self._step is None else self._step.clone()}
+
     def get_extra_state(self) -> torch.Tensor:
         return torch.zeros((), dtype=torch.int64) if self._step is None else self._step.clone()
 
@@ -278,7 +282,7 @@ class SphereJEPALoss(_Stepped):
         return Parts(total, invariance, discrepancy, gain, threshold, margin)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_parts": None}
+        return {**super().__getstate__(), "_parts": None}
 
 
 def _stacked(views: Sequence[torch.Tensor]) -> torch.Tensor:
