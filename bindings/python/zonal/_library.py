@@ -39,12 +39,12 @@ _EXCEPTIONS: Mapping[int, Type[Exception]] = {
 
 # Functions that return a zonal_status, and so raise; then those that return something else.
 _FALLIBLE: Mapping[str, List[Any]] = {
-    "zonal_plan_make": [c_char_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
+    "zonal_plan_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
     "zonal_plan_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_plan_status": [c_void_p],
     "zonal_plan_get": [c_void_p, c_char_p, POINTER(c_double)],
     "zonal_plan_get_text": [c_void_p, c_char_p, POINTER(c_char_p)],
-    "zonal_objective_make": [c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_void_p)],
+    "zonal_objective_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_void_p)],
     "zonal_objective_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_objective_status": [c_void_p],
     "zonal_objective_get": [c_void_p, c_char_p, POINTER(c_double)],
@@ -218,12 +218,14 @@ class Made:
 
     _kind: str
 
-    def __init__(self, method: str, options: str, *shape: int) -> None:
+    def __init__(self, method: str, options: str, *shape: int, communicator: Any = None) -> None:
         self._handle = c_void_p()
         self._process = os.getpid()
         self._bind()
-        make = getattr(lib, f"zonal_{self._kind}_make")
-        make(method.encode(), options.encode(), *shape, ctypes.byref(self._handle))
+        self._communicator = communicator  # it must outlive the plan
+        ranks = communicator.address() if communicator else None
+        make = getattr(lib, f"zonal_{self._kind}_make_with")
+        make(ranks, method.encode(), options.encode(), *shape, ctypes.byref(self._handle))
 
     def _bind(self) -> None:
         """The functions of the hot path, looked up once."""
