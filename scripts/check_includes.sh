@@ -33,10 +33,11 @@ BEGIN {
     knows["uniformity"] = "core math backend loss"
     knows["data"] = "core math backend backend/training"
     knows["nn"] = "core math backend backend/training"
-    knows["eval"] = "core math backend backend/training loss uniformity data nn"
-    knows["train"] = "core math backend backend/training loss uniformity data nn eval"
-    knows["report"] = "core math backend backend/training loss uniformity data nn eval train"
-    knows["cli"] = "core math backend backend/training loss uniformity data nn eval train report"
+    knows["dist"] = "core backend"
+    knows["eval"] = "core math backend backend/training loss uniformity data nn dist"
+    knows["train"] = "core math backend backend/training loss uniformity data nn dist eval"
+    knows["report"] = "core math backend backend/training loss uniformity data nn dist eval train"
+    knows["cli"] = "core math backend backend/training loss uniformity data nn dist eval train report"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "zonal/communicator.h"
 #include "zonal/device.h"
 #include "zonal/kernel.h"
 #include "zonal/status.h"
@@ -122,6 +123,9 @@ typedef struct zonal_loss_options {
     zonal_dtype dtype; /* CUDA */
     zonal_implementation implementation;
     int64_t threads; /* 0: one for each processor; more than 4 for each are not taken */
+    /* NULL, or the ranks that hold a batch together: x and gradient are then this rank's rows, D is
+     * that of all ranks' rows, and calls are collective (zonal/communicator.h). */
+    const zonal_communicator *communicator;
 } zonal_loss_options;
 #define ZONAL_LOSS_OPTIONS_INIT ZONAL_SIZED_INIT(zonal_loss_options)
 
@@ -157,10 +161,14 @@ ZONAL_API const char *zonal_loss_option_help(int i);
 
 typedef struct zonal_plan zonal_plan;
 
-/* Makes a plan for batches of "batch" rows in "dim" dimensions: 2 <= dim <= 4096, batch >= 2 (>= 3
- * for KL). *plan is NULL on failure. */
+/* Makes a plan for batches of "rows" rows in "dim" dimensions: 2 <= dim <= 4096, rows >= 2 (>= 3
+ * for KL). *plan is NULL on failure.
+ *
+ * With a communicator "rows" is this rank's part of the batch, from 0 on, and the batch, whose
+ * number of rows is bounded as above, is the ranks' parts one after another. Ranks that ask for
+ * different plans are told which option differs: ZONAL_ARGUMENT on all of them. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_create(const zonal_loss_options *options,
-                                                        int64_t batch, int64_t dim,
+                                                        int64_t rows, int64_t dim,
                                                         zonal_plan **plan);
 ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
 
@@ -171,15 +179,22 @@ ZONAL_API void zonal_plan_destroy(zonal_plan *plan);
  *     zonal_plan_make("mmd-spectrum", "spectrum=1,0.5,0.25,threads=2", 256, 128, &plan)
  */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make(const char *method, const char *options,
-                                                      int64_t batch, int64_t dim,
-                                                      zonal_plan **plan);
+                                                      int64_t rows, int64_t dim, zonal_plan **plan);
+/* The same on several ranks; NULL: on one. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make_with(const zonal_communicator *communicator,
+                                                           const char *method, const char *options,
+                                                           int64_t rows, int64_t dim,
+                                                           zonal_plan **plan);
 
 /* Computes *value and, unless gradient is NULL, the gradient of *value with respect to x.
- *   x, gradient   [batch][dim], rows contiguous; float for ZONAL_PRECISION_FP32, double for
+ *   x, gradient   [rows][dim], rows contiguous; float for ZONAL_PRECISION_FP32, double for
  *                 ZONAL_PRECISION_DOUBLE; must not overlap
  *
  * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
- * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. */
+ * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. Several ranks all get the
+ * same value or, with a bad row, the same sentence: it names the rank, and the row by its number in
+ * the whole batch. All of them ask for a gradient, or none does; on the CPU some may. A rank
+ * without rows may give NULL for x and, on the CPU, for the gradient. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 
@@ -208,7 +223,7 @@ typedef struct zonal_plan_info {
     double fit_error;     /* checked bound on the profile's fit, 0 where none is used */
     size_t scratch_bytes; /* memory held beyond input and gradient; 0 of a plan that is only
                              described */
-    int64_t batch, dim;
+    int64_t batch, dim;   /* of the whole batch */
     /* The effective kernel, defaults and all: "heat, t = 5/d = 0.01953125"; for SUSReg its limit's,
      * for SIGReg, which is a test in R^d, "none". */
     char kernel[96];
@@ -219,18 +234,21 @@ typedef struct zonal_plan_info {
     zonal_dtype dtype;              /* of rows and gradient, never auto */
     const char *backend;            /* "ref", "cpu", "cuda": whose code it is */
     char device[ZONAL_DEVICE_NAME]; /* "cpu", "cuda:0" */
+    int64_t rows, first_row;        /* this rank's part of the batch; the batch and 0 on one rank */
 } zonal_plan_info;
 #define ZONAL_PLAN_INFO_INIT ZONAL_SIZED_INIT(zonal_plan_info)
 
 /* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
-/* What zonal_plan_create would make of these arguments, without making it. */
+/* What zonal_plan_create would make of these arguments, without making it. "batch" is that of all
+ * ranks together: the options' communicator is not called, and info->rows is the batch. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_describe(const zonal_loss_options *options,
                                                           int64_t batch, int64_t dim,
                                                           zonal_plan_info *info);
 
 /* The same by name, for bindings: zonal_plan_info_name(i) is the i-th name, NULL past the last.
- *   numbers   bias, norm, derivative, anisotropy, fit-error, scratch-bytes, batch, dim, parameter
+ *   numbers   bias, norm, derivative, anisotropy, fit-error, scratch-bytes, batch, dim,
+ *             parameter, rows, first-row
  *   texts     kernel, family, implementation, precision, dtype, backend, device
  * A text lasts as long as the plan. An unknown name, or one of the other kind, is ZONAL_ARGUMENT.
  */
@@ -241,7 +259,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan
                                                           const char **text);
 
 /* ------------------------------------------------------------------------------------------------
- * The training objective over views z [views][batch][dim], the first "global_views" of them global:
+ * The training objective over views z [views][rows][dim], the first "global_views" of them global:
  *
  *     L = (1 - lambda) L_inv + lambda * mean over views v of gain * D(z_v)
  *     L_inv = mean over n, v of |x_nv - mu_n|^2,   mu_n = mean over the global views of x_nv
@@ -281,9 +299,11 @@ typedef struct zonal_objective zonal_objective;
 
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_defaults(const char *method,
                                                                zonal_objective_options *options);
+/* With options->loss.communicator "rows" are this rank's, as of a plan: it has all views of its
+ * samples, and the gain goes by the whole batch. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_create(const zonal_objective_options *options,
                                                              int64_t views, int64_t global_views,
-                                                             int64_t batch, int64_t dim,
+                                                             int64_t rows, int64_t dim,
                                                              zonal_objective **objective);
 ZONAL_API void zonal_objective_destroy(zonal_objective *objective);
 
@@ -298,8 +318,12 @@ ZONAL_API const char *zonal_objective_option_name(int i);
 ZONAL_API const char *zonal_objective_option_help(int i);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_make(const char *method, const char *options,
                                                            int64_t views, int64_t global_views,
-                                                           int64_t batch, int64_t dim,
+                                                           int64_t rows, int64_t dim,
                                                            zonal_objective **objective);
+/* The same on several ranks; NULL: on one. */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_make_with(
+    const zonal_communicator *communicator, const char *method, const char *options, int64_t views,
+    int64_t global_views, int64_t rows, int64_t dim, zonal_objective **objective);
 
 /* The weights an objective works with, known when it is made.
  *
@@ -325,7 +349,8 @@ typedef struct zonal_objective_info {
 } zonal_objective_info;
 #define ZONAL_OBJECTIVE_INFO_INIT ZONAL_SIZED_INIT(zonal_objective_info)
 
-/* What zonal_objective_create would make of these arguments, without making it. */
+/* What zonal_objective_create would make of these arguments, without making it; "batch" as for
+ * zonal_plan_describe. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_describe(
     const zonal_objective_options *options, int64_t views, int64_t global_views, int64_t batch,
     int64_t dim, zonal_objective_info *info);

@@ -18,6 +18,12 @@
  *     problem.offset + problem.factor * (what enum zonal__operation says),
  * and the gradient is "scale" times the gradient of that. gradient may be NULL (value only);
  * gradients are overwritten, but for INVARIANCE. On the host value[0] is NaN after a failure.
+ *
+ * With ranks (backend/ranks.h) x and gradient are this rank's rows, of which there may be none, and
+ * B, the columns and the value are those of the whole batch: the value is the same bit for bit on
+ * all ranks, and the gradient that of the value with respect to the own rows. Run is collective: a
+ * bad row, of whichever rank, fails on all of them with one sentence, and so does a collective call
+ * that fails. What is made locally, SURVEY and EIGENVALUES, takes no ranks.
  */
 #ifndef ZONAL_BACKEND_BACKEND_H
 #define ZONAL_BACKEND_BACKEND_H
@@ -55,10 +61,12 @@ typedef struct zonal__sliced {
 } zonal__sliced;
 
 typedef struct zonal__device zonal__device; /* backend/device.h */
+typedef struct zonal__ranks zonal__ranks;   /* backend/ranks.h */
 
 typedef struct zonal__problem {
     const zonal__device *device; /* where; NULL: the backend's first device */
     int64_t rows, dim;
+    const zonal__ranks *ranks; /* NULL: the rows are the whole batch */
     zonal_precision precision;
     int unit_rows;
     int threads;                     /* at least 1 */
@@ -140,6 +148,7 @@ typedef struct zonal__backend {
     /* What its losses can do, as bits 1 << zonal_precision and 1 << zonal_dtype. A host takes the
      * rows as the precision says; dtypes are for devices. */
     unsigned precisions, dtypes;
+    int takes_ranks; /* 1: its losses are computed over ranks, where a problem has them */
     /* Batches of up to so many rows are served by pairs in so few launches that moments, which
      * need more of them, do not pay. 0: arithmetic alone decides. */
     int64_t pairs_pay_up_to;

@@ -40,6 +40,8 @@ static const property of_plans[] = {
     {"dtype", WORD, OF_PLAN(dtype), zonal__dtype_words},
     {"backend", POINTER, OF_PLAN(backend), NULL},
     {"device", TEXT, OF_PLAN(device), NULL},
+    {"rows", WHOLE, OF_PLAN(rows), NULL},
+    {"first-row", WHOLE, OF_PLAN(first_row), NULL},
 };
 static const property of_objectives[] = {
     {"gain", NUMBER, OF_OBJECTIVE(gain), NULL},

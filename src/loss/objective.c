@@ -9,7 +9,8 @@
 
 struct zonal_objective {
     zonal_objective_options options;
-    int64_t views, global_views, batch, dim;
+    int64_t views, global_views, rows, dim;
+    zonal__ranks *ranks;                 /* NULL: the rows are the whole batch */
     zonal_plan *plan;                    /* one view's discrepancy, run view by view */
     const zonal__operation_table *table; /* the alignment's; fused, the whole objective's */
     zonal__work *work;
@@ -94,14 +95,13 @@ static zonal_status choose_gain(const zonal_objective_options *options, int64_t 
 }
 
 static zonal_status weigh(const zonal_objective_options *options, const zonal_plan *plan,
-                          int64_t views, int64_t global_views, int64_t batch, int64_t dim,
-                          zonal_objective_info *info) {
+                          int64_t views, int64_t global_views, zonal_objective_info *info) {
     const zonal_plan_info loss = *zonal__plan_info(plan);
     double unit_selectivity, scale;
     /* the plan's numbers are those of the normalised discrepancy */
     scale = (options->loss.raw_value ? loss.norm : 1) *
             (options->loss.discrepancy == ZONAL_DISCREPANCY_SUSREG && options->loss.sliced.times_n
-                 ? (double)batch
+                 ? (double)loss.batch
                  : 1);
     double v = (double)views, g = (double)global_views;
     *info = (zonal_objective_info){.size = sizeof *info,
@@ -109,8 +109,8 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
                                    .anisotropy = scale * loss.anisotropy,
                                    .plan = loss};
     info->threshold = collapse_threshold(options->lambda, scale * loss.derivative, info->k);
-    unit_selectivity = selectivity_of_unit_gain(options->lambda, info, dim);
-    ZONAL_TRY(choose_gain(options, batch, unit_selectivity, info));
+    unit_selectivity = selectivity_of_unit_gain(options->lambda, info, loss.dim);
+    ZONAL_TRY(choose_gain(options, loss.batch, unit_selectivity, info));
     info->margin = info->threshold > 0 ? info->gain / info->threshold : 0;
     info->selectivity = unit_selectivity / info->gain;
     return ZONAL_OK;
@@ -141,8 +141,8 @@ zonal_status zonal_objective_describe(const zonal_objective_options *given, int6
     ZONAL_NEED(given, "options");
     ZONAL_TRY(zonal__objective_read(given, &options));
     ZONAL_TRY(check(&options, views, global_views));
-    ZONAL_TRY(zonal__plan_prepare(&options.loss, batch, dim, &plan));
-    status = weigh(&options, plan, views, global_views, batch, dim, &found);
+    ZONAL_TRY(zonal__plan_prepare(&options.loss, NULL, batch, dim, &plan));
+    status = weigh(&options, plan, views, global_views, &found);
     zonal_plan_destroy(plan);
     return status == ZONAL_OK ? write_info(&found, info) : status;
 }
@@ -161,13 +161,14 @@ const zonal_objective_info *zonal__objective_info(const zonal_objective *objecti
 
 static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
     const zonal_loss_options *loss = &objective->options.loss;
-    ZONAL_TRY(zonal__plan_prepare(loss, objective->batch, objective->dim, &objective->plan));
+    ZONAL_TRY(zonal__plan_prepare(loss, objective->ranks, objective->rows, objective->dim,
+                                  &objective->plan));
     const zonal__device *device = zonal__plan_device(objective->plan);
     /* Composed of its parts where the processor can reach them. */
     objective->fused = !device->backend->is_host || device->backend->operations[ZONAL__OBJECTIVE];
     if (!objective->fused) ZONAL_TRY(zonal__plan_finish(objective->plan));
     ZONAL_TRY(weigh(&objective->options, objective->plan, objective->views, objective->global_views,
-                    objective->batch, objective->dim, &objective->info));
+                    &objective->info));
     zonal__problem problem = *zonal__plan_problem(objective->plan);
     problem.raw_rows = loss->discrepancy == ZONAL_DISCREPANCY_SIGREG;
     problem.views = objective->views;
@@ -182,41 +183,71 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     return objective->table->create(&problem, &objective->work);
 }
 
-zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
-                                        int64_t global_views, int64_t batch, int64_t dim,
-                                        const uint32_t *device_step, zonal_objective **out) {
-    zonal_objective_options options;
+/* The ranks, which must agree on what an objective has beside its loss. */
+static zonal_status join(const zonal_objective_options *options, int64_t views,
+                         int64_t global_views, int64_t rows, int64_t dim, zonal__ranks **ranks) {
+    const zonal__agreed values[] = {{"the number of views", (double)views},
+                                    {"the number of global views", (double)global_views},
+                                    {"lambda", options->lambda},
+                                    {"the number of the gain's kind", options->gain},
+                                    {"the gain's value", options->gain_value}};
+    return zonal__plan_join(&options->loss, rows, dim, values, sizeof values / sizeof values[0],
+                            ranks);
+}
+
+/* With the ranks found: whoever fails from here on takes part in the agreement at the end. */
+static zonal_status create_with(const zonal_objective_options *options, int64_t views,
+                                int64_t global_views, int64_t rows, int64_t dim,
+                                const uint32_t *device_step, zonal__ranks *ranks,
+                                zonal_objective **out) {
     zonal_objective *objective;
-    *out = NULL;
-    ZONAL_TRY(zonal__objective_read(given, &options));
-    ZONAL_TRY(check(&options, views, global_views));
+    ZONAL_TRY(check(options, views, global_views));
     ZONAL_TRY(ZONAL_NEW(&objective, 1, "an objective"));
-    objective->options = options;
+    objective->options = *options;
     objective->views = views;
     objective->global_views = global_views;
-    objective->batch = batch;
+    objective->rows = rows;
     objective->dim = dim;
-    zonal_status status = build(objective, device_step);
-    if (status == ZONAL_OK)
+    objective->ranks = ranks;
+    *out = objective;
+    return build(objective, device_step);
+}
+
+zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
+                                        int64_t global_views, int64_t rows, int64_t dim,
+                                        const uint32_t *device_step, zonal_objective **out) {
+    zonal_objective_options options;
+    zonal_objective *objective = NULL;
+    zonal__ranks *ranks;
+    *out = NULL;
+    ZONAL_TRY(zonal__objective_read(given, &options));
+    ZONAL_TRY(join(&options, views, global_views, rows, dim, &ranks));
+    zonal_status status =
+        zonal__ranks_agree(ranks, create_with(&options, views, global_views, rows, dim, device_step,
+                                              ranks, &objective));
+    if (status == ZONAL_OK) {
         *out = objective;
-    else
-        zonal_objective_destroy(objective);
+        return ZONAL_OK;
+    }
+    if (!objective) zonal__ranks_destroy(ranks);
+    zonal_objective_destroy(objective);
     return status;
 }
 
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
-                                    int64_t global_views, int64_t batch, int64_t dim,
+                                    int64_t global_views, int64_t rows, int64_t dim,
                                     zonal_objective **out) {
     ZONAL_NEED(out, "objective");
     *out = NULL;
     ZONAL_NEED(options, "options");
-    return zonal__objective_create_on(options, views, global_views, batch, dim, NULL, out);
+    return zonal__objective_create_on(options, views, global_views, rows, dim, NULL, out);
 }
 
 void zonal_objective_destroy(zonal_objective *objective) {
     if (!objective) return;
     if (objective->work) objective->table->destroy(objective->work);
     zonal_plan_destroy(objective->plan);
+    zonal__ranks_destroy(objective->ranks);
     zonal__free(objective);
 }
 
@@ -229,7 +260,7 @@ static void scale_rows(zonal_precision precision, int64_t n, double factor, void
 
 static zonal_status execute_views(zonal_objective *objective, const void *z,
                                   zonal_objective_parts *parts, void *gradient) {
-    int64_t count = objective->batch * objective->dim;
+    int64_t count = objective->rows * objective->dim;
     zonal_precision precision = objective->options.loss.precision;
     size_t view_bytes =
         (size_t)count * (precision == ZONAL_PRECISION_FP32 ? sizeof(float) : sizeof(double));
@@ -263,7 +294,7 @@ static zonal_status execute_views(zonal_objective *objective, const void *z,
 zonal_status zonal_objective_execute(zonal_objective *objective, const void *z,
                                      zonal_objective_parts *parts, void *gradient) {
     ZONAL_NEED(objective, "objective");
-    ZONAL_NEED(z, "z");
+    if (objective->rows > 0) ZONAL_NEED(z, "z");
     ZONAL_NEED(parts, "parts");
     if (objective->fused)
         return objective->table->run(objective->work, z, objective->step, (double *)parts, gradient,

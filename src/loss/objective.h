@@ -11,7 +11,7 @@
  * of a captured execution would be the same in every replay. NULL: as usual. The word must outlive
  * the objective. */
 zonal_status zonal__objective_create_on(const zonal_objective_options *options, int64_t views,
-                                        int64_t global_views, int64_t batch, int64_t dim,
+                                        int64_t global_views, int64_t rows, int64_t dim,
                                         const uint32_t *device_step, zonal_objective **objective);
 
 const zonal_objective_info *zonal__objective_info(const zonal_objective *objective);

@@ -546,8 +546,9 @@ static zonal_status set_objective(void *options, const char *name, const char *t
     return zonal_objective_set(options, name, text);
 }
 
-zonal_status zonal_plan_make(const char *method, const char *options, int64_t batch, int64_t dim,
-                             zonal_plan **plan) {
+zonal_status zonal_plan_make_with(const zonal_communicator *communicator, const char *method,
+                                  const char *options, int64_t rows, int64_t dim,
+                                  zonal_plan **plan) {
     const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     zonal_status status;
@@ -557,9 +558,15 @@ zonal_status zonal_plan_make(const char *method, const char *options, int64_t ba
     ZONAL_TRY(zonal_loss_defaults(method, &loss));
     ZONAL_TRY(copy_text(options, &text));
     status = set_all(text, set_loss, &loss, seen);
-    if (status == ZONAL_OK) status = zonal_plan_create(&loss, batch, dim, plan);
+    loss.communicator = communicator;
+    if (status == ZONAL_OK) status = zonal_plan_create(&loss, rows, dim, plan);
     zonal__free(text);
     return status;
+}
+
+zonal_status zonal_plan_make(const char *method, const char *options, int64_t rows, int64_t dim,
+                             zonal_plan **plan) {
+    return zonal_plan_make_with(NULL, method, options, rows, dim, plan);
 }
 
 /* One of gain, margin and selectivity sets the gain. */
@@ -573,9 +580,9 @@ static zonal_status check_gain(const char *const *seen) {
                                       "uniformity; give one of them");
 }
 
-zonal_status zonal_objective_make(const char *method, const char *options, int64_t views,
-                                  int64_t global_views, int64_t batch, int64_t dim,
-                                  zonal_objective **objective) {
+zonal_status zonal_objective_make_with(const zonal_communicator *communicator, const char *method,
+                                       const char *options, int64_t views, int64_t global_views,
+                                       int64_t rows, int64_t dim, zonal_objective **objective) {
     const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
     zonal_objective_options full = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_status status;
@@ -586,8 +593,16 @@ zonal_status zonal_objective_make(const char *method, const char *options, int64
     ZONAL_TRY(copy_text(options, &text));
     status = set_all(text, set_objective, &full, seen);
     if (status == ZONAL_OK) status = check_gain(seen);
+    full.loss.communicator = communicator;
     if (status == ZONAL_OK)
-        status = zonal_objective_create(&full, views, global_views, batch, dim, objective);
+        status = zonal_objective_create(&full, views, global_views, rows, dim, objective);
     zonal__free(text);
     return status;
+}
+
+zonal_status zonal_objective_make(const char *method, const char *options, int64_t views,
+                                  int64_t global_views, int64_t rows, int64_t dim,
+                                  zonal_objective **objective) {
+    return zonal_objective_make_with(NULL, method, options, views, global_views, rows, dim,
+                                     objective);
 }

@@ -13,7 +13,8 @@
 
 struct zonal_plan {
     zonal_loss_options options;
-    int64_t batch, dim;
+    int64_t rows, batch, dim;    /* rows of this rank; of all */
+    zonal__ranks *own_ranks;     /* NULL: there are none, or they are the objective's */
     zonal_kernel *kernel;        /* MMD, KSD, KL */
     zonal__profile profile;      /* MMD, KSD */
     zonal__fit *log_phi;         /* KL, where the kernel's own is not used */
@@ -292,6 +293,8 @@ static void describe(zonal_plan *plan) {
     info->size = sizeof *info;
     info->batch = plan->batch;
     info->dim = plan->dim;
+    info->rows = plan->rows;
+    info->first_row = plan->problem.ranks ? plan->problem.ranks->first : 0;
     info->precision = options->precision;
     info->dtype = options->dtype != ZONAL_DTYPE_AUTO             ? options->dtype
                   : options->precision == ZONAL_PRECISION_DOUBLE ? ZONAL_DTYPE_DOUBLE
@@ -313,11 +316,12 @@ static void describe(zonal_plan *plan) {
              parameter[0] ? ", " : "", parameter);
 }
 
-static zonal_status build(zonal_plan *plan) {
+static zonal_status build(zonal_plan *plan, const zonal__ranks *ranks) {
     const zonal_loss_options *options = &plan->options;
     plan->problem = (zonal__problem){
         .device = plan->device,
-        .rows = plan->batch,
+        .rows = plan->rows,
+        .ranks = ranks,
         .dim = plan->dim,
         .precision = options->precision,
         .dtype = options->dtype == ZONAL_DTYPE_AUTO ? ZONAL_DTYPE_FP32 : options->dtype,
@@ -340,21 +344,66 @@ static zonal_status build(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__plan_prepare(const zonal_loss_options *given, int64_t batch, int64_t dim,
-                                 zonal_plan **out) {
-    zonal_loss_options options;
+enum { AGREED = 24 }; /* values that ranks compare, at most */
+
+static void agree_on(zonal__agreed *list, int *count, const char *name, double value) {
+    list[(*count)++] = (zonal__agreed){name, value};
+}
+
+/* All that changes the numbers; ranks may differ in threads and, where rounding allows it, device.
+ */
+static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__agreed *values,
+                       int more, zonal__agreed list[AGREED]) {
+    int count = 0;
+    agree_on(list, &count, "the dimension", (double)dim);
+    agree_on(list, &count, "the number of the discrepancy", o->discrepancy);
+    agree_on(list, &count, "the number of the kernel family", o->kernel.family);
+    agree_on(list, &count, "the kernel's parameter", o->kernel.parameter.factor);
+    agree_on(list, &count, "the power of d in the kernel's parameter", o->kernel.parameter.power);
+    agree_on(list, &count, "the number of the estimator", o->estimator);
+    agree_on(list, &count, "the number of the KL norm", o->kl_norm);
+    agree_on(list, &count, "the number of the precision", o->precision);
+    agree_on(list, &count, "the number of the implementation", o->implementation);
+    agree_on(list, &count, "raw_value", o->raw_value);
+    agree_on(list, &count, "slices", (double)o->sliced.slices);
+    agree_on(list, &count, "knots", (double)o->sliced.knots);
+    agree_on(list, &count, "the range's low end", o->sliced.low);
+    agree_on(list, &count, "the range's high end", o->sliced.high);
+    agree_on(list, &count, "seed", (double)o->sliced.seed);
+    for (int i = 0; i < more && count < AGREED; i++) list[count++] = values[i];
+    return count;
+}
+
+zonal_status zonal__plan_join(const zonal_loss_options *options, int64_t rows, int64_t dim,
+                              const zonal__agreed *values, int more, zonal__ranks **ranks) {
+    zonal__agreed list[AGREED];
+    const zonal__device *device = NULL;
+    *ranks = NULL;
+    if (!options->communicator) return ZONAL_OK;
+    zonal_status status = check_choices(options);
+    if (status == ZONAL_OK) status = open_device(options, &device);
+    if (status == ZONAL_OK && !device->backend->takes_ranks)
+        status = ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                            "the device %s computes no loss over several ranks; use the device cpu",
+                            device->name);
+    return zonal__ranks_create(options->communicator, device, rows, list,
+                               list_agreed(options, dim, values, more, list), status, ranks);
+}
+
+zonal_status zonal__plan_prepare(const zonal_loss_options *options, const zonal__ranks *ranks,
+                                 int64_t rows, int64_t dim, zonal_plan **out) {
     zonal_plan *plan;
     *out = NULL;
     const zonal__device *device;
-    ZONAL_TRY(zonal__loss_read(given, &options));
-    ZONAL_TRY(check(&options, batch, dim));
-    ZONAL_TRY(open_device(&options, &device));
+    ZONAL_TRY(check(options, ranks ? ranks->batch : rows, dim));
+    ZONAL_TRY(open_device(options, &device));
     ZONAL_TRY(ZONAL_NEW(&plan, 1, "a plan"));
-    plan->options = options;
+    plan->options = *options;
     plan->device = device;
-    plan->batch = batch;
+    plan->rows = rows;
+    plan->batch = ranks ? ranks->batch : rows;
     plan->dim = dim;
-    zonal_status status = build(plan);
+    zonal_status status = build(plan, ranks);
     /* the kernel has copies of what is the caller's */
     plan->options.kernel.weights = NULL;
     plan->options.kernel.spectrum = NULL;
@@ -385,18 +434,26 @@ zonal_status zonal__plan_finish(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
-zonal_status zonal_plan_create(const zonal_loss_options *options, int64_t batch, int64_t dim,
+zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, int64_t dim,
                                zonal_plan **out) {
+    zonal_loss_options options;
+    zonal__ranks *ranks;
     zonal_plan *plan;
     ZONAL_NEED(out, "plan");
     *out = NULL;
-    ZONAL_NEED(options, "options");
-    ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
-    zonal_status status = zonal__plan_finish(plan);
-    if (status == ZONAL_OK)
+    ZONAL_NEED(given, "options");
+    ZONAL_TRY(zonal__loss_read(given, &options));
+    ZONAL_TRY(zonal__plan_join(&options, rows, dim, NULL, 0, &ranks));
+    zonal_status status = zonal__plan_prepare(&options, ranks, rows, dim, &plan);
+    if (status == ZONAL_OK) status = zonal__plan_finish(plan);
+    status = zonal__ranks_agree(ranks, status);
+    if (status == ZONAL_OK) {
+        plan->own_ranks = ranks;
         *out = plan;
-    else
+    } else {
         zonal_plan_destroy(plan);
+        zonal__ranks_destroy(ranks);
+    }
     return status;
 }
 
@@ -407,12 +464,13 @@ void zonal_plan_destroy(zonal_plan *plan) {
     zonal__fit_destroy(plan->log_phi);
     zonal__sliced_fini(&plan->tables);
     zonal_kernel_destroy(plan->kernel);
+    zonal__ranks_destroy(plan->own_ranks);
     zonal__free(plan);
 }
 
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
     ZONAL_NEED(plan, "plan");
-    ZONAL_NEED(x, "x");
+    if (plan->rows > 0) ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
     if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
     if (gradient && plan->kernel && plan->kernel->family->infinite_derivative)
@@ -446,13 +504,15 @@ zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info) 
     return ZONAL_OK;
 }
 
-zonal_status zonal_plan_describe(const zonal_loss_options *options, int64_t batch, int64_t dim,
+zonal_status zonal_plan_describe(const zonal_loss_options *given, int64_t batch, int64_t dim,
                                  zonal_plan_info *info) {
+    zonal_loss_options options;
     zonal_plan *plan;
     ZONAL_NEED(info, "info");
     ZONAL_TRY(zonal__sized_write(INFO_SIZED, &(zonal_plan_info)ZONAL_PLAN_INFO_INIT, info));
-    ZONAL_NEED(options, "options");
-    ZONAL_TRY(zonal__plan_prepare(options, batch, dim, &plan));
+    ZONAL_NEED(given, "options");
+    ZONAL_TRY(zonal__loss_read(given, &options));
+    ZONAL_TRY(zonal__plan_prepare(&options, NULL, batch, dim, &plan));
     zonal_status status = zonal_plan_info_get(plan, info);
     zonal_plan_destroy(plan);
     return status;

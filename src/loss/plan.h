@@ -5,14 +5,20 @@
 #define ZONAL_LOSS_PLAN_H
 
 #include "backend/device.h"
+#include "backend/ranks.h"
 #include "loss/profile.h"
 #include "loss/sliced.h"
 #include "zonal/loss.h"
 
+/* Collective, where the options have a communicator: finds the ranks, which must agree on the
+ * options and the values beside them. NULL where they have none. */
+zonal_status zonal__plan_join(const zonal_loss_options *options, int64_t rows, int64_t dim,
+                              const zonal__agreed *values, int count, zonal__ranks **ranks);
 /* A plan that has everything but its work space: it describes the problem and cannot be executed.
- */
-zonal_status zonal__plan_prepare(const zonal_loss_options *options, int64_t batch, int64_t dim,
-                                 zonal_plan **plan);
+ * The options have all members of this version; their communicator is not looked at. The ranks, or
+ * NULL, must outlive the plan. */
+zonal_status zonal__plan_prepare(const zonal_loss_options *options, const zonal__ranks *ranks,
+                                 int64_t rows, int64_t dim, zonal_plan **plan);
 /* Takes the work space: it can be executed afterwards. */
 zonal_status zonal__plan_finish(zonal_plan *plan);
 const zonal__problem *zonal__plan_problem(const zonal_plan *plan);

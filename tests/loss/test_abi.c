@@ -390,8 +390,11 @@ static void test_infos_by_name(void) {
     for (; zonal_plan_info_name(count); count++)
         CHECK((zonal_plan_get(plan, zonal_plan_info_name(count), &number) == ZONAL_OK) !=
               (zonal_plan_get_text(plan, zonal_plan_info_name(count), &text) == ZONAL_OK));
-    CHECK(count == 16 && !zonal_plan_info_name(-1) && !zonal_objective_info_name(-1));
-    CHECK(zonal_objective_info_name(20) && !zonal_objective_info_name(21)); /* 16 + 6 - 1 shared */
+    CHECK(count == 18 && !zonal_plan_info_name(-1) && !zonal_objective_info_name(-1));
+    CHECK(zonal_objective_info_name(22) && !zonal_objective_info_name(23)); /* 18 + 6 - 1 shared */
+    CHECK(info.rows == ROWS && info.first_row == 0);
+    CHECK_OK(zonal_plan_get(plan, "rows", &number));
+    CHECK(number == ROWS);
     CHECK_OK(zonal_plan_get_text(plan, "implementation", &text));
     CHECK(strcmp(text, "moments") == 0);
     CHECK_OK(zonal_plan_get_text(plan, "precision", &text));
