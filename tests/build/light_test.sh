@@ -49,6 +49,11 @@ loads_light() { # the same for whatever is loaded with it
 check "libzonal.so needs the C library and BLAS at most" light "$build/libzonal.so"
 check "so does all that is loaded with it" loads_light "$build/libzonal.so"
 
+# The program has the libraries of image files too, but those of CUDA take the loader a tenth of a
+# second: they are opened by the commands that train there.
+starts_fast() { ! needed "$1" | grep -E 'cudnn|cublas'; }
+check "the program needs no library of CUDA to start" starts_fast "$build/zonal"
+
 # ---- the same of libraries that are not light ----
 
 echo 'int zonal_planted(void) { return 0; }' >"$scratch/planted.c"
@@ -64,6 +69,10 @@ for name in cudnn.so.9 cublas.so.13 cublasLt.so.13 jpeg.so.62 hdf5.so.103 z.so.1
     "$cc" -shared -fPIC "$scratch/hides.c" "$scratch/planted/libblas.so.3" \
         -Wl,-rpath,"$scratch/planted" -o "$scratch/planted/libhides.so"
     check_fails "one that needs lib$name is refused" "it needs lib$name" light "$scratch/planted/libblas.so.3"
+    if [[ $name == cudnn* || $name == cublas* ]]; then
+        check_fails "a program that needs it would start slowly" "lib$name" starts_fast \
+            "$scratch/planted/libblas.so.3"
+    fi
     check_fails "and one that loads it through another" "it needs lib$name" \
         loads_light "$scratch/planted/libhides.so"
 done

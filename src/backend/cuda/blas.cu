@@ -16,7 +16,8 @@ extern "C" {
 static const char *const names[] = {"libcublas.so." NAME(CUBLAS_VER_MAJOR), "libcublas.so.13",
                                     "libcublas.so.12", "libcublas.so", NULL};
 static const zonal__shared_library library = {
-    "cuBLAS, which pairwise losses of more than 1024 rows use on CUDA,", names, ZONAL_CUDA_FOLDER,
+    "cuBLAS, which pairwise losses of more than 1024 rows and k-NN use on CUDA,", names,
+    ZONAL_CUDA_FOLDER,
     "install it with the CUDA toolkit, or name its folder in LD_LIBRARY_PATH; batches of up to "
     "1024 rows, the methods of degree 2 (mmd-band, ksd-band) and the sliced ones do without it"};
 
@@ -38,6 +39,8 @@ static zonal_status load(zonal__blas *blas) {
                      {NAME(cublasSetWorkspace), &blas->set_workspace},
                      {NAME(cublasSetPointerMode), &blas->set_pointer_mode},
                      {NAME(cublasSetMathMode), &blas->set_math_mode},
+                     {NAME(cublasGetStatusString), &blas->status_text},
+                     {NAME(cublasSgemm), &blas->sgemm},
                      {NAME(cublasGemmEx), &blas->gemm}};
     for (const auto &function : functions)
         ZONAL_TRY(zonal__shared_library_function(&library, handle, function.name, function.out));

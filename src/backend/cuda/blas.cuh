@@ -1,7 +1,7 @@
 /*
- * cuBLAS, opened when the first work needs it: only pairs and KL in tiles (stream.cu) do, so the
- * library loads and serves all other losses without it. Types are cuBLAS's own; no function of it
- * is called but through these pointers.
+ * cuBLAS, opened when the first work needs it: only pairs and KL in tiles (stream.cu) and nearest
+ * neighbours do, so the library loads and serves all other losses without it. Types are cuBLAS's
+ * own; no function of it is called but through these pointers.
  */
 #ifndef ZONAL_BACKEND_CUDA_BLAS_CUH
 #define ZONAL_BACKEND_CUDA_BLAS_CUH
@@ -19,6 +19,8 @@ typedef struct zonal__blas {
     decltype(&cublasSetWorkspace) set_workspace;
     decltype(&cublasSetPointerMode) set_pointer_mode;
     decltype(&cublasSetMathMode) set_math_mode;
+    decltype(&cublasGetStatusString) status_text;
+    decltype(&cublasSgemm) sgemm;
     cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
                            const void *, const void *, cudaDataType, int, const void *,
                            cudaDataType, int, const void *, void *, cudaDataType, int,

@@ -4,8 +4,7 @@
  * cosines in double. Every sum has a fixed order and every order among candidates is total, so the
  * results do not depend on which thread came first.
  */
-#include <cublas_v2.h>
-
+#include "backend/cuda/blas.cuh"
 #include "backend/cuda/common.cuh"
 
 extern "C" {
@@ -25,6 +24,7 @@ struct zonal__neighbours {
     int64_t bank;  /* rows in it */
     int64_t width; /* of a panel: rows of the bank */
     int keep;      /* candidates of a query */
+    const zonal__blas *cublas;
     cublasHandle_t blas;
     cudaStream_t stream;
     float *rows;              /* [spec.rows][dim], of unit length */
@@ -160,16 +160,16 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static zonal_status blas_status(cublasStatus_t status) {
+static zonal_status blas_status(const zonal__neighbours *self, cublasStatus_t status) {
     if (status == CUBLAS_STATUS_SUCCESS) return ZONAL_OK;
     return ZONAL_FAIL(status == CUBLAS_STATUS_ALLOC_FAILED ? ZONAL_MEMORY : ZONAL_DEVICE,
-                      "cuBLAS failed: %s", cublasGetStatusString(status));
+                      "cuBLAS failed: %s", self->cublas->status_text(status));
 }
 
 static void destroy(zonal__neighbours *self) {
     if (!self) return;
     zonal__cuda_on on(self->spec.device);
-    if (self->blas) cublasDestroy(self->blas);
+    if (self->blas) self->cublas->destroy(self->blas);
     if (self->stream) cudaStreamDestroy(self->stream);
     void *memory[] = {self->rows,   self->unit, self->panel, self->best,
                       self->cosine, self->row,  self->bad};
@@ -196,9 +196,10 @@ static zonal_status allocate(zonal__neighbours *self) {
 static zonal_status prepare(zonal__neighbours *self) {
     ZONAL_TRY(allocate(self));
     ZONAL_TRY(zonal__cuda_open_stream((void **)&self->stream));
-    ZONAL_TRY(blas_status(cublasCreate(&self->blas)));
-    ZONAL_TRY(blas_status(cublasSetMathMode(self->blas, CUBLAS_DEFAULT_MATH)));
-    return blas_status(cublasSetStream(self->blas, self->stream));
+    ZONAL_TRY(zonal__cuda_blas(&self->cublas));
+    ZONAL_TRY(blas_status(self, self->cublas->create(&self->blas)));
+    ZONAL_TRY(blas_status(self, self->cublas->set_math_mode(self->blas, CUBLAS_DEFAULT_MATH)));
+    return blas_status(self, self->cublas->set_stream(self->blas, self->stream));
 }
 
 static zonal_status create(const zonal__neighbours_spec *spec, zonal__neighbours **out) {
@@ -255,9 +256,10 @@ static zonal_status set_bank(zonal__neighbours *self, int64_t count, const float
 static zonal_status multiply(zonal__neighbours *self, int64_t count, int64_t first, int64_t width) {
     const float one = 1, zero = 0;
     int dim = (int)self->spec.dim;
-    return blas_status(cublasSgemm(self->blas, CUBLAS_OP_T, CUBLAS_OP_N, (int)width, (int)count,
-                                   dim, &one, self->rows + first * dim, dim, self->unit, dim, &zero,
-                                   self->panel, (int)self->width));
+    return blas_status(self,
+                       self->cublas->sgemm(self->blas, CUBLAS_OP_T, CUBLAS_OP_N, (int)width,
+                                           (int)count, dim, &one, self->rows + first * dim, dim,
+                                           self->unit, dim, &zero, self->panel, (int)self->width));
 }
 
 static int64_t least(int64_t a, int64_t b) {

@@ -37,7 +37,7 @@ typedef struct descriptors {
 } descriptors;
 
 static void drop(descriptors *all) {
-    while (all->count > 0) cudnnBackendDestroyDescriptor(all->item[--all->count]);
+    while (all->count > 0) zonal__cudnn.cudnnBackendDestroyDescriptor(all->item[--all->count]);
 }
 
 static zonal_status make(descriptors *all, cudnnBackendDescriptorType_t type,
@@ -427,15 +427,15 @@ static zonal_status take_staged_on(const cudnn_plan *p, cudaStream_t stream, con
 
 static cudnnStatus_t fill_pack(cudnnBackendDescriptor_t pack, const void *const array[3],
                                void *workspace) {
-    cudnnStatus_t status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                                    CUDNN_TYPE_VOID_PTR, 3, array);
+    cudnnStatus_t status = zonal__cudnn.cudnnBackendSetAttribute(
+        pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, array);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
-                                          CUDNN_TYPE_INT64, 3, array_ids);
+        status = zonal__cudnn.cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                                       CUDNN_TYPE_INT64, 3, array_ids);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                          CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnnBackendFinalize(pack);
+        status = zonal__cudnn.cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                                       CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (status == CUDNN_STATUS_SUCCESS) status = zonal__cudnn.cudnnBackendFinalize(pack);
     return status;
 }
 
@@ -443,12 +443,13 @@ static cudnnStatus_t execute(const cudnn_plan *p, cudnnHandle_t handle, cudaStre
                              const void *const array[3], void *workspace) {
     cudnnBackendDescriptor_t pack;
     cudnnStatus_t status =
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+        zonal__cudnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     status = fill_pack(pack, array, workspace);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnnSetStream(handle, stream);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnnBackendExecute(handle, p->plan, pack);
-    cudnnBackendDestroyDescriptor(pack);
+    if (status == CUDNN_STATUS_SUCCESS) status = zonal__cudnn.cudnnSetStream(handle, stream);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = zonal__cudnn.cudnnBackendExecute(handle, p->plan, pack);
+    zonal__cudnn.cudnnBackendDestroyDescriptor(pack);
     return status;
 }
 
@@ -467,7 +468,7 @@ static zonal_status run(void *object, cudaStream_t stream, const zonal__plan_arr
         char what[ZONAL__AUTOTUNE_KEY];
         zonal__plan_describe(&p->shape, what);
         return ZONAL_FAIL(ZONAL_DEVICE, "cuDNN failed at %s: %s", what,
-                          cudnnGetErrorString(status));
+                          zonal__cudnn.cudnnGetErrorString(status));
     }
     if (!staged) return ZONAL_OK;
     return take_staged_on(p, stream, stage, arrays->accumulate, (float *)arrays->weight);

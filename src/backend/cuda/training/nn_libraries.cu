@@ -1,4 +1,4 @@
-/* Handles, errors and the autotuning cache of the process: nn_libraries.cuh. */
+/* Functions, handles, errors and the autotuning cache of the process: nn_libraries.cuh. */
 #include "backend/cuda/training/nn_libraries.cuh"
 
 #include <pthread.h>
@@ -7,17 +7,69 @@
 
 extern "C" {
 #include "backend/device.h"
+#include "core/shared_library.h"
 }
 
 enum { MOST_DEVICES = 64 };
 
 static struct {
     pthread_mutex_t cudnn_lock; /* for calls with a cuDNN handle */
-    pthread_mutex_t lock;       /* for all that follows */
+    pthread_mutex_t lock;       /* for all that follows, and for filling the tables */
+    int opened;                 /* 1: both tables are filled */
     cudnnHandle_t cudnn[MOST_DEVICES];
     cublasLtHandle_t lt[MOST_DEVICES];
     zonal__autotune_cache *cache[MOST_DEVICES]; /* NULL: none yet */
-} process = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, {}, {}, {}};
+} process = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, 0, {}, {}, {}};
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+zonal__cudnn_functions zonal__cudnn;
+zonal__lt_functions zonal__lt;
+
+static const char remedy[] =
+    "install it with the CUDA toolkit, or name its folder in LD_LIBRARY_PATH; losses, k-NN and all "
+    "of the device cpu do without it";
+
+static zonal_status open_cudnn(void) {
+    static const char *const names[] = {"libcudnn.so.9", NULL};
+    static const zonal__shared_library library = {"cuDNN 9, which networks on CUDA use,", names,
+                                                  ZONAL_CUDNN_FOLDER, remedy};
+    void *handle;
+    ZONAL_TRY(zonal__shared_library_open(&library, &handle));
+#define FIND(name)                                                                                 \
+    ZONAL_TRY(zonal__shared_library_function(&library, handle, #name, &zonal__cudnn.name));
+    ZONAL_CUDNN_FUNCTIONS(FIND)
+#undef FIND
+    return ZONAL_OK;
+}
+
+/* Of the toolkit's version alone: its structs are opaque, and their sizes are the headers'. */
+static zonal_status open_lt(void) {
+#define TEXT(name) #name
+#define NAME(name) TEXT(name)
+    static const char *const names[] = {"libcublasLt.so." NAME(CUBLAS_VER_MAJOR), NULL};
+    static const zonal__shared_library library = {"cuBLASLt, which networks on CUDA use,", names,
+                                                  ZONAL_CUDA_FOLDER, remedy};
+    void *handle;
+    ZONAL_TRY(zonal__shared_library_open(&library, &handle));
+#define FIND(name)                                                                                 \
+    ZONAL_TRY(zonal__shared_library_function(&library, handle, #name, &zonal__lt.name));
+    ZONAL_LT_FUNCTIONS(FIND)
+#undef FIND
+    return ZONAL_OK;
+}
+
+zonal_status zonal__libraries_open(void) {
+    zonal_status status = ZONAL_OK;
+    pthread_mutex_lock(&process.lock);
+    if (!process.opened) {
+        status = open_cudnn();
+        if (status == ZONAL_OK) status = open_lt();
+        process.opened = status == ZONAL_OK;
+    }
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -30,8 +82,8 @@ zonal_status zonal__cudnn_status(cudnnStatus_t status, const char *call, const c
     if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
         ours = ZONAL_MEMORY;
-    return zonal__fail(ours, file, line, "cuDNN failed: %s (in %s)", cudnnGetErrorString(status),
-                       call);
+    return zonal__fail(ours, file, line, "cuDNN failed: %s (in %s)",
+                       zonal__cudnn.cudnnGetErrorString(status), call);
 }
 
 zonal_status zonal__lt_status(cublasStatus_t status, const char *call, const char *file, int line) {
@@ -40,7 +92,7 @@ zonal_status zonal__lt_status(cublasStatus_t status, const char *call, const cha
                         : status == CUBLAS_STATUS_ALLOC_FAILED ? ZONAL_MEMORY
                                                                : ZONAL_DEVICE;
     return zonal__fail(ours, file, line, "cuBLASLt failed: %s (in %s)",
-                       cublasLtGetStatusString(status), call);
+                       zonal__lt.cublasLtGetStatusString(status), call);
 }
 
 /* ---- handles --------------------------------------------------------------------------------- */
@@ -57,6 +109,7 @@ zonal_status zonal__libraries_cudnn(cudnnHandle_t *out) {
     int device;
     zonal_status status = ZONAL_OK;
     *out = NULL;
+    ZONAL_TRY(zonal__libraries_open());
     ZONAL_TRY(current_device(&device));
     pthread_mutex_lock(&process.lock);
     if (!process.cudnn[device]) {
@@ -72,6 +125,7 @@ zonal_status zonal__libraries_lt(cublasLtHandle_t *out) {
     int device;
     zonal_status status = ZONAL_OK;
     *out = NULL;
+    ZONAL_TRY(zonal__libraries_open());
     ZONAL_TRY(current_device(&device));
     pthread_mutex_lock(&process.lock);
     if (!process.lt[device]) {
@@ -129,9 +183,10 @@ void zonal__libraries_put(const char *key, const char *text) {
 /* Where an entry holds: another GPU or library may number its algorithms differently. */
 static zonal_status describe_machine(const zonal__device *device, char *out, size_t size) {
     zonal_device_info info;
+    ZONAL_TRY(zonal__libraries_open());
     ZONAL_TRY(zonal__device_describe(device, &info));
-    snprintf(out, size, "%s, cuDNN %zu, cuBLASLt %zu", info.model, cudnnGetVersion(),
-             cublasLtGetVersion());
+    snprintf(out, size, "%s, cuDNN %zu, cuBLASLt %zu", info.model, zonal__cudnn.cudnnGetVersion(),
+             zonal__lt.cublasLtGetVersion());
     return ZONAL_OK;
 }
 

@@ -31,10 +31,10 @@ typedef struct product {
 
 static void destroy(void *object) {
     product *p = (product *)object;
-    if (p->how) cublasLtMatmulDescDestroy(p->how);
-    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
-    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
-    if (p->out) cublasLtMatrixLayoutDestroy(p->out);
+    if (p->how) zonal__lt.cublasLtMatmulDescDestroy(p->how);
+    if (p->a) zonal__lt.cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) zonal__lt.cublasLtMatrixLayoutDestroy(p->b);
+    if (p->out) zonal__lt.cublasLtMatrixLayoutDestroy(p->out);
     zonal__free(p);
 }
 
@@ -70,6 +70,7 @@ static zonal_status describe(product *p, const zonal__plan_shape *shape) {
 static zonal_status make(const zonal__plan_shape *shape, product **out) {
     void *memory;
     *out = NULL;
+    ZONAL_TRY(zonal__libraries_open());
     ZONAL_TRY(zonal__alloc(1, sizeof(product), "a product", &memory));
     zonal_status status = describe((product *)memory, shape);
     if (status == ZONAL_OK)
@@ -130,11 +131,11 @@ static zonal_status ask(const product *p, zonal__contenders *contenders) {
     ZONAL_TRY(ZONAL_LT(cublasLtMatmulPreferenceCreate(&preference)));
     zonal_status status = prefer(preference);
     /* A shape that it cannot do is answered by an error; there are then no contenders. */
-    if (status == ZONAL_OK &&
-        cublasLtMatmulAlgoGetHeuristic(handle, p->how, p->a, p->b, p->out, p->out, preference,
-                                       CONTENDERS, results, &count) != CUBLAS_STATUS_SUCCESS)
+    if (status == ZONAL_OK && zonal__lt.cublasLtMatmulAlgoGetHeuristic(
+                                  handle, p->how, p->a, p->b, p->out, p->out, preference,
+                                  CONTENDERS, results, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
-    cublasLtMatmulPreferenceDestroy(preference);
+    zonal__lt.cublasLtMatmulPreferenceDestroy(preference);
     for (int i = 0; i < count; i++) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
         char *text = zonal__contenders_next(contenders);
