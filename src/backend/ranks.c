@@ -101,24 +101,38 @@ zonal_status zonal__ranks_agree(const zonal__ranks *ranks, zonal_status status) 
     return ranks ? zonal__ranks_sum_or_fail(ranks, status, &failed, 0) : status;
 }
 
+zonal_status zonal__ranks_gather_rows(const zonal__ranks *ranks, void *all, size_t row_bytes) {
+    const zonal_communicator *c = &ranks->communicator;
+    const char *own = (char *)all + (size_t)ranks->first * row_bytes;
+    for (int r = 0; r < c->ranks; r++) ranks->bytes[r] = ranks->rows[r] * (int64_t)row_bytes;
+    return c->all_gather(c->context, own, all, ranks->bytes, NULL);
+}
+
+zonal_status zonal__ranks_refuse(const zonal__ranks *ranks, const char *what) {
+    if (!ranks) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                      "%s is computed on one rank alone; leave the communicator "
+                      "out",
+                      what);
+}
+
 /* ---- who is there ---------------------------------------------------------------------------- */
 
 /* What every rank tells of itself: its rows, then the values that must agree. */
 typedef struct roll {
     int count;      /* of numbers of a rank */
     double *number; /* [ranks][count] */
-    int64_t *bytes; /* [ranks] */
 } roll;
 
 static zonal_status gather(const zonal__ranks *ranks, roll *all) {
     const zonal_communicator *c = &ranks->communicator;
     size_t own = (size_t)all->count * sizeof(double), whole = (size_t)c->ranks * own;
     double *mine = all->number + (int64_t)c->rank * all->count;
-    for (int r = 0; r < c->ranks; r++) all->bytes[r] = (int64_t)own;
-    if (!ranks->message) return c->all_gather(c->context, mine, all->number, all->bytes, NULL);
+    for (int r = 0; r < c->ranks; r++) ranks->bytes[r] = (int64_t)own;
+    if (!ranks->message) return c->all_gather(c->context, mine, all->number, ranks->bytes, NULL);
     char *place = (char *)ranks->message + (size_t)c->rank * own;
     ZONAL_TRY(zonal__device_write(ranks->device, place, mine, own));
-    ZONAL_TRY(c->all_gather(c->context, place, ranks->message, all->bytes, NULL));
+    ZONAL_TRY(c->all_gather(c->context, place, ranks->message, ranks->bytes, NULL));
     return zonal__device_read(ranks->device, all->number, ranks->message, whole);
 }
 
@@ -153,7 +167,7 @@ static zonal_status count_rows(zonal__ranks *ranks, const roll *all) {
 static zonal_status take_memory(zonal__ranks *ranks, roll *all) {
     const zonal_communicator *c = &ranks->communicator;
     ZONAL_TRY(ZONAL_NEW(&ranks->rows, c->ranks, "the ranks"));
-    ZONAL_TRY(ZONAL_NEW(&all->bytes, c->ranks, "the ranks"));
+    ZONAL_TRY(ZONAL_NEW(&ranks->bytes, c->ranks, "the ranks"));
     return ZONAL_NEW(&all->number, (int64_t)c->ranks * all->count, "the ranks");
 }
 
@@ -187,7 +201,6 @@ zonal_status zonal__ranks_create(const zonal_communicator *communicator,
     if (status == ZONAL_OK) status = ZONAL_NEW(&ranks, 1, "the ranks");
     status = call_roll(&here, rows, values, &all, status);
     zonal__free(all.number);
-    zonal__free(all.bytes);
     if (status == ZONAL_OK) {
         *ranks = here;
         *out = ranks;
@@ -195,6 +208,7 @@ zonal_status zonal__ranks_create(const zonal_communicator *communicator,
     }
     zonal__free(ranks);
     zonal__free(here.rows);
+    zonal__free(here.bytes);
     if (here.message) zonal__device_free(device, here.message);
     return status;
 }
@@ -203,5 +217,6 @@ void zonal__ranks_destroy(zonal__ranks *ranks) {
     if (!ranks) return;
     if (ranks->message) zonal__device_free(ranks->device, ranks->message);
     zonal__free(ranks->rows);
+    zonal__free(ranks->bytes);
     zonal__free(ranks);
 }

@@ -21,6 +21,7 @@ typedef struct zonal__ranks {
     zonal_communicator communicator; /* the caller's, with all members of this version */
     const zonal__device *device;
     int64_t *rows;        /* [ranks]: of each rank */
+    int64_t *bytes;       /* [ranks]: room for the sizes of blocks that are gathered */
     int64_t first, batch; /* the number of this rank's first row, and of all rows */
     int64_t most;         /* rows of the rank that has the most */
     void *message;        /* device memory for words between the ranks; NULL on the host */
@@ -51,6 +52,22 @@ zonal_status zonal__ranks_sum(const zonal__ranks *ranks, double *number, int64_t
 /* The same with an agreement at no further cost: number has room for count + 1. */
 zonal_status zonal__ranks_sum_or_fail(const zonal__ranks *ranks, zonal_status status,
                                       double *number, int64_t count);
+
+/* Collective, host memory: all[batch][row_bytes] of every rank's rows, of which the own are in
+ * their place already. */
+zonal_status zonal__ranks_gather_rows(const zonal__ranks *ranks, void *all, size_t row_bytes);
+
+/* Of a problem's ranks, which may be NULL: the number of its first row, and of all rows. */
+static inline int64_t zonal__ranks_first(const zonal__ranks *ranks) {
+    return ranks ? ranks->first : 0;
+}
+
+static inline int64_t zonal__ranks_batch(const zonal__ranks *ranks, int64_t rows) {
+    return ranks ? ranks->batch : rows;
+}
+
+/* For operations that are made locally. */
+zonal_status zonal__ranks_refuse(const zonal__ranks *ranks, const char *what);
 
 /* The rank whose block is here after "step" shifts: the one "step" ranks before this one. */
 static inline int zonal__ranks_owner(const zonal__ranks *ranks, int step) {

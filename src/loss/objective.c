@@ -184,15 +184,15 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
 }
 
 /* The ranks, which must agree on what an objective has beside its loss. */
-static zonal_status join(const zonal_objective_options *options, int64_t views,
+static zonal_status join(const zonal_objective_options *options, zonal_status status, int64_t views,
                          int64_t global_views, int64_t rows, int64_t dim, zonal__ranks **ranks) {
     const zonal__agreed values[] = {{"the number of views", (double)views},
                                     {"the number of global views", (double)global_views},
                                     {"lambda", options->lambda},
                                     {"the number of the gain's kind", options->gain},
                                     {"the gain's value", options->gain_value}};
-    return zonal__plan_join(&options->loss, rows, dim, values, sizeof values / sizeof values[0],
-                            ranks);
+    return zonal__plan_join(&options->loss, status, rows, dim, values,
+                            sizeof values / sizeof values[0], ranks);
 }
 
 /* With the ranks found: whoever fails from here on takes part in the agreement at the end. */
@@ -213,18 +213,16 @@ static zonal_status create_with(const zonal_objective_options *options, int64_t 
     return build(objective, device_step);
 }
 
-zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
-                                        int64_t global_views, int64_t rows, int64_t dim,
-                                        const uint32_t *device_step, zonal_objective **out) {
-    zonal_objective_options options;
+zonal_status zonal__objective_create_from(const zonal_objective_options *options,
+                                          zonal_status status, int64_t views, int64_t global_views,
+                                          int64_t rows, int64_t dim, const uint32_t *device_step,
+                                          zonal_objective **out) {
     zonal_objective *objective = NULL;
     zonal__ranks *ranks;
     *out = NULL;
-    ZONAL_TRY(zonal__objective_read(given, &options));
-    ZONAL_TRY(join(&options, views, global_views, rows, dim, &ranks));
-    zonal_status status =
-        zonal__ranks_agree(ranks, create_with(&options, views, global_views, rows, dim, device_step,
-                                              ranks, &objective));
+    ZONAL_TRY(join(options, status, views, global_views, rows, dim, &ranks));
+    status = create_with(options, views, global_views, rows, dim, device_step, ranks, &objective);
+    status = zonal__ranks_agree(ranks, status);
     if (status == ZONAL_OK) {
         *out = objective;
         return ZONAL_OK;
@@ -232,6 +230,16 @@ zonal_status zonal__objective_create_on(const zonal_objective_options *given, in
     if (!objective) zonal__ranks_destroy(ranks);
     zonal_objective_destroy(objective);
     return status;
+}
+
+zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
+                                        int64_t global_views, int64_t rows, int64_t dim,
+                                        const uint32_t *device_step, zonal_objective **out) {
+    zonal_objective_options options;
+    *out = NULL;
+    ZONAL_TRY(zonal__objective_read(given, &options));
+    return zonal__objective_create_from(&options, ZONAL_OK, views, global_views, rows, dim,
+                                        device_step, out);
 }
 
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,

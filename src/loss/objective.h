@@ -14,6 +14,12 @@ zonal_status zonal__objective_create_on(const zonal_objective_options *options, 
                                         int64_t global_views, int64_t rows, int64_t dim,
                                         const uint32_t *device_step, zonal_objective **objective);
 
+/* The same with how this rank has fared in making the options (zonal__plan_create_from). */
+zonal_status zonal__objective_create_from(const zonal_objective_options *options,
+                                          zonal_status status, int64_t views, int64_t global_views,
+                                          int64_t rows, int64_t dim, const uint32_t *device_step,
+                                          zonal_objective **objective);
+
 const zonal_objective_info *zonal__objective_info(const zonal_objective *objective);
 
 #endif

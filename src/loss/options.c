@@ -7,6 +7,8 @@
 #include "core/memory.h"
 #include "core/sized.h"
 #include "loss/family.h"
+#include "loss/objective.h"
+#include "loss/plan.h"
 
 const char *const zonal__estimator_words[] = {"auto", "v", "u", NULL};
 const char *const zonal__kl_norm_words[] = {"auto", "paper", NULL};
@@ -551,15 +553,14 @@ zonal_status zonal_plan_make_with(const zonal_communicator *communicator, const 
                                   zonal_plan **plan) {
     const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
-    zonal_status status;
-    char *text;
+    char *text = NULL;
     ZONAL_NEED(plan, "plan");
     *plan = NULL;
-    ZONAL_TRY(zonal_loss_defaults(method, &loss));
-    ZONAL_TRY(copy_text(options, &text));
-    status = set_all(text, set_loss, &loss, seen);
+    zonal_status status = zonal_loss_defaults(method, &loss);
+    if (status == ZONAL_OK) status = copy_text(options, &text);
+    if (status == ZONAL_OK) status = set_all(text, set_loss, &loss, seen);
     loss.communicator = communicator;
-    if (status == ZONAL_OK) status = zonal_plan_create(&loss, rows, dim, plan);
+    status = zonal__plan_create_from(&loss, status, rows, dim, plan);
     zonal__free(text);
     return status;
 }
@@ -585,17 +586,16 @@ zonal_status zonal_objective_make_with(const zonal_communicator *communicator, c
                                        int64_t rows, int64_t dim, zonal_objective **objective) {
     const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
     zonal_objective_options full = ZONAL_OBJECTIVE_OPTIONS_INIT;
-    zonal_status status;
-    char *text;
+    char *text = NULL;
     ZONAL_NEED(objective, "objective");
     *objective = NULL;
-    ZONAL_TRY(zonal_objective_defaults(method, &full));
-    ZONAL_TRY(copy_text(options, &text));
-    status = set_all(text, set_objective, &full, seen);
+    zonal_status status = zonal_objective_defaults(method, &full);
+    if (status == ZONAL_OK) status = copy_text(options, &text);
+    if (status == ZONAL_OK) status = set_all(text, set_objective, &full, seen);
     if (status == ZONAL_OK) status = check_gain(seen);
     full.loss.communicator = communicator;
-    if (status == ZONAL_OK)
-        status = zonal_objective_create(&full, views, global_views, rows, dim, objective);
+    status = zonal__objective_create_from(&full, status, views, global_views, rows, dim, NULL,
+                                          objective);
     zonal__free(text);
     return status;
 }

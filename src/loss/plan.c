@@ -374,13 +374,14 @@ static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__ag
     return count;
 }
 
-zonal_status zonal__plan_join(const zonal_loss_options *options, int64_t rows, int64_t dim,
-                              const zonal__agreed *values, int more, zonal__ranks **ranks) {
+zonal_status zonal__plan_join(const zonal_loss_options *options, zonal_status status, int64_t rows,
+                              int64_t dim, const zonal__agreed *values, int more,
+                              zonal__ranks **ranks) {
     zonal__agreed list[AGREED];
     const zonal__device *device = NULL;
     *ranks = NULL;
-    if (!options->communicator) return ZONAL_OK;
-    zonal_status status = check_choices(options);
+    if (!options->communicator) return status;
+    if (status == ZONAL_OK) status = check_choices(options);
     if (status == ZONAL_OK) status = open_device(options, &device);
     if (status == ZONAL_OK && !device->backend->takes_ranks)
         status = ZONAL_FAIL(ZONAL_UNSUPPORTED,
@@ -434,17 +435,13 @@ zonal_status zonal__plan_finish(zonal_plan *plan) {
     return ZONAL_OK;
 }
 
-zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, int64_t dim,
-                               zonal_plan **out) {
-    zonal_loss_options options;
+zonal_status zonal__plan_create_from(const zonal_loss_options *options, zonal_status status,
+                                     int64_t rows, int64_t dim, zonal_plan **out) {
     zonal__ranks *ranks;
     zonal_plan *plan;
-    ZONAL_NEED(out, "plan");
     *out = NULL;
-    ZONAL_NEED(given, "options");
-    ZONAL_TRY(zonal__loss_read(given, &options));
-    ZONAL_TRY(zonal__plan_join(&options, rows, dim, NULL, 0, &ranks));
-    zonal_status status = zonal__plan_prepare(&options, ranks, rows, dim, &plan);
+    ZONAL_TRY(zonal__plan_join(options, status, rows, dim, NULL, 0, &ranks));
+    status = zonal__plan_prepare(options, ranks, rows, dim, &plan);
     if (status == ZONAL_OK) status = zonal__plan_finish(plan);
     status = zonal__ranks_agree(ranks, status);
     if (status == ZONAL_OK) {
@@ -455,6 +452,16 @@ zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, in
         zonal__ranks_destroy(ranks);
     }
     return status;
+}
+
+zonal_status zonal_plan_create(const zonal_loss_options *given, int64_t rows, int64_t dim,
+                               zonal_plan **out) {
+    zonal_loss_options options;
+    ZONAL_NEED(out, "plan");
+    *out = NULL;
+    ZONAL_NEED(given, "options");
+    ZONAL_TRY(zonal__loss_read(given, &options));
+    return zonal__plan_create_from(&options, ZONAL_OK, rows, dim, out);
 }
 
 void zonal_plan_destroy(zonal_plan *plan) {
@@ -468,16 +475,25 @@ void zonal_plan_destroy(zonal_plan *plan) {
     zonal__free(plan);
 }
 
+/* Of all ranks: where one alone asks for what there is not, the others must not wait for it. */
+static zonal_status check_gradient(const zonal_plan *plan, const void *gradient) {
+    zonal_status status = ZONAL_OK;
+    if (!plan->kernel || !plan->kernel->family->infinite_derivative) return ZONAL_OK;
+    if (gradient)
+        status = ZONAL_FAIL(ZONAL_ARGUMENT,
+                            "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
+                            "it is for tests of uniformity: train with mmd-heat or mmd-band",
+                            plan->kernel->family->name);
+    return plan->device->backend->is_host ? zonal__ranks_agree(plan->problem.ranks, status)
+                                          : status;
+}
+
 zonal_status zonal_plan_execute(zonal_plan *plan, const void *x, double *value, void *gradient) {
     ZONAL_NEED(plan, "plan");
     if (plan->rows > 0) ZONAL_NEED(x, "x");
     ZONAL_NEED(value, "value");
     if (plan->device->backend->is_host) *value = NAN; /* else it is the device's memory */
-    if (gradient && plan->kernel && plan->kernel->family->infinite_derivative)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
-                          "it is for tests of uniformity: train with mmd-heat or mmd-band",
-                          plan->kernel->family->name);
+    ZONAL_TRY(check_gradient(plan, gradient));
     return table_of(plan)->run(plan->work, x, plan->step, value, gradient, 1);
 }
 

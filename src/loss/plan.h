@@ -10,10 +10,16 @@
 #include "loss/sliced.h"
 #include "zonal/loss.h"
 
+/* As zonal_plan_create, with how this rank has fared in making the options: where it failed, all
+ * ranks of their communicator must hear of it. */
+zonal_status zonal__plan_create_from(const zonal_loss_options *options, zonal_status status,
+                                     int64_t rows, int64_t dim, zonal_plan **plan);
+
 /* Collective, where the options have a communicator: finds the ranks, which must agree on the
  * options and the values beside them. NULL where they have none. */
-zonal_status zonal__plan_join(const zonal_loss_options *options, int64_t rows, int64_t dim,
-                              const zonal__agreed *values, int count, zonal__ranks **ranks);
+zonal_status zonal__plan_join(const zonal_loss_options *options, zonal_status status, int64_t rows,
+                              int64_t dim, const zonal__agreed *values, int count,
+                              zonal__ranks **ranks);
 /* A plan that has everything but its work space: it describes the problem and cannot be executed.
  * The options have all members of this version; their communicator is not looked at. The ranks, or
  * NULL, must outlive the plan. */

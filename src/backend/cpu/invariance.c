@@ -12,12 +12,14 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/rows.h"
+#include "backend/ranks.h"
 #include "core/memory.h"
 
 enum { CHUNK = 16 }; /* samples per turn */
 
 struct zonal__work {
     int64_t rows, dim, views, global_views, chunks;
+    const zonal__ranks *ranks;
     int unit_rows, raw, threads;
     const zonal__cpu_kernels *kernels;
     double *buffer;  /* [threads][views + 2][dim]: x_nv - mu_n, mu_n, and their sum over v by V_g */
@@ -41,6 +43,7 @@ static void destroy(zonal__work *work) {
 static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     *work = (zonal__work){.rows = problem->rows,
                           .dim = problem->dim,
+                          .ranks = problem->ranks,
                           .views = problem->views,
                           .global_views = problem->global_views,
                           .chunks = (problem->rows + CHUNK - 1) / CHUNK,
@@ -151,19 +154,21 @@ static zonal_status report_bad(const zonal__work *work) {
     if (at < 0) return ZONAL_OK;
     snprintf(where, sizeof where, "view %lld, ", (long long)(at / work->rows));
     return zonal__cpu_bad_row(work->kernels, work->x + row_at(work, 0, at), work->dim, where,
-                              at % work->rows);
+                              zonal__ranks_first(work->ranks) + at % work->rows);
 }
 
 static zonal_status compute(zonal__work *work, const void *x, double *value, void *gradient,
                             double factor) {
-    double count = (double)work->rows * (double)work->views, sum = 0;
+    double batch = (double)zonal__ranks_batch(work->ranks, work->rows);
+    double count = batch * (double)work->views, sum[2] = {0};
     work->x = x;
     work->gradient = gradient;
     work->factor = 2 * factor / count;
     zonal__cpu_parallel(work->chunks, work_chunk, work);
-    ZONAL_TRY(report_bad(work));
-    for (int64_t c = 0; c < work->chunks; c++) sum += work->square[c];
-    *value = sum / count;
+    zonal_status status = report_bad(work);
+    for (int64_t c = 0; c < work->chunks; c++) sum[0] += work->square[c];
+    ZONAL_TRY(work->ranks ? zonal__ranks_sum_or_fail(work->ranks, status, sum, 1) : status);
+    *value = sum[0] / count;
     return ZONAL_OK;
 }
 

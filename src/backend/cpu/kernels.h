@@ -35,7 +35,7 @@ typedef struct zonal__cpu_tile {
     const double *row_offset, *col_offset; /* o_i, o_j */
     int64_t dim;
     const void *row_y, *col_y;   /* REAL [rows][dim], [cols][dim]: the centred rows themselves */
-    double *row_sum, *col_sum;   /* added to */
+    double *row_sum, *col_sum;   /* added to; col_sum may be NULL, but not on the diagonal */
     double *row_peak, *col_peak; /* running maxima */
     const double *row_log, *col_log; /* KL, second pass: log S_i, or 1/S_i */
 } zonal__cpu_tile;
@@ -64,8 +64,8 @@ typedef struct zonal__cpu_projection {
     double *work;       /* [dim] */
 } zonal__cpu_projection;
 
-/* One slice: u_i = scale * (s_i + shift) for i < n, and knots t_k = knot0 + k * step. The first
- * pass keeps z = e^(i step u), and w = e^(i knot0 u) where knot0 is not 0, for the second. */
+/* One slice: u_i = scale * (s_i + shift) for i < n, and knots t_k = knot0 + k * step. Both passes
+ * go by z = e^(i step u), and w = e^(i knot0 u) where knot0 is not 0. */
 typedef struct zonal__cpu_slice {
     int64_t n;
     void *s; /* REAL [n]; the second pass overwrites it by the derivative with respect to u */
@@ -113,6 +113,8 @@ typedef struct zonal__cpu_kernels {
                            zonal__cpu_kl_mode mode);
 
     /* Slices. */
+    /* z and w, before either of the others. */
+    void (*slice_units)(const zonal__cpu_slice *slice);
     /* re[k], im[k] = sum over i of e^(i t_k u_i) */
     void (*slice_sums)(const zonal__cpu_slice *slice, double *re, double *im);
     /* s_i = sum over k of re[k] cos(t_k u_i) - im[k] sin(t_k u_i) */

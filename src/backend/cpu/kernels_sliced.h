@@ -3,8 +3,8 @@
  */
 
 /* re, im = e^(i t u_k) for the slice's n numbers, filled up with zeros to a whole block. */
-ZONAL__INLINE TARGET void NAME(slice_units)(const zonal__cpu_slice *slice, double t, double *re,
-                                            double *im) {
+ZONAL__INLINE TARGET void NAME(units_at)(const zonal__cpu_slice *slice, double t, double *re,
+                                         double *im) {
     const REAL *s = slice->s;
     double scale = slice->scale * t, shift = slice->shift;
     int64_t n = slice->n, large = 0;
@@ -20,6 +20,11 @@ ZONAL__INLINE TARGET void NAME(slice_units)(const zonal__cpu_slice *slice, doubl
         im[i] = sin(x);
     }
     for (int64_t i = n; i % ZONAL__SLICE_BLOCK; i++) re[i] = im[i] = 0;
+}
+
+static TARGET void NAME(slice_units)(const zonal__cpu_slice *slice) {
+    NAME(units_at)(slice, slice->step, slice->z_re, slice->z_im);
+    if (slice->knot0 != 0) NAME(units_at)(slice, slice->knot0, slice->w_re, slice->w_im);
 }
 
 /* Adds w, w z, w z^2, ... over a block's four vectors to sums[0], sums[1], ...: [knots][2][LANES].
@@ -50,8 +55,6 @@ static TARGET void NAME(slice_sums)(const zonal__cpu_slice *slice, double *re, d
     const double *w_re = skip ? slice->z_re : slice->w_re;
     const double *w_im = skip ? slice->z_im : slice->w_im;
     double *sums = slice->work;
-    NAME(slice_units)(slice, slice->step, slice->z_re, slice->z_im);
-    if (!skip) NAME(slice_units)(slice, slice->knot0, slice->w_re, slice->w_im);
     memset(sums, 0, (size_t)(2 * LANES * knots) * sizeof *sums);
     int64_t end = (slice->n + ZONAL__SLICE_BLOCK - 1) / ZONAL__SLICE_BLOCK * ZONAL__SLICE_BLOCK;
     for (int64_t i = 0; i < end; i += 4 * LANES)

@@ -83,6 +83,7 @@ static const zonal__cpu_kernels NAME(table) = {
     .survey_tile = NAME(survey_tile),
     .kl_sum_tile = NAME(kl_sum_tile),
     .kl_weight_tile = NAME(kl_weight_tile),
+    .slice_units = NAME(slice_units),
     .slice_sums = NAME(slice_sums),
     .slice_gradients = NAME(slice_gradients),
     .gemm = NAME(gemm),

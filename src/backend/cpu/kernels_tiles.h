@@ -21,11 +21,13 @@ ZONAL__INLINE TARGET int64_t NAME(cosines)(const zonal__cpu_tile *tile, int64_t 
 ZONAL__INLINE TARGET void NAME(put_weights)(const zonal__cpu_tile *tile, int64_t r, int64_t first,
                                             int64_t n, double *weight) {
     REAL *s = (REAL *)tile->s + r * tile->cols + first;
-    double *sum = tile->col_sum + first;
     for (int64_t k = 0; k < n; k++) {
         s[k] = (REAL)weight[k];
         weight[k] = s[k];
-        sum[k] += weight[k];
+    }
+    if (tile->col_sum) {
+        double *sum = tile->col_sum + first;
+        for (int64_t k = 0; k < n; k++) sum[k] += weight[k];
     }
     tile->row_sum[r] += NAME(sum)(n, weight);
 }
@@ -112,20 +114,26 @@ ZONAL__INLINE TARGET void NAME(narrow_row)(int64_t n, const double *l, double *w
     *peak = top;
 }
 
+/* Adds exp(l[k]) to the running sum of column k. */
+ZONAL__INLINE TARGET void NAME(narrow_columns)(int64_t n, const double *l, double *sum,
+                                               double *peak) {
+    for (int64_t k = 0; k < n; k++) {
+        double gap = l[k] - peak[k], small = zonal__exp(gap > 0 ? -gap : gap);
+        sum[k] = gap > 0 ? sum[k] * small + 1 : sum[k] + small;
+        peak[k] = gap > 0 ? l[k] : peak[k];
+    }
+}
+
 static TARGET void NAME(kl_sum_tile)(const zonal__cpu_tile *tile, const zonal__fit *log_phi,
                                      zonal__cpu_kl_mode mode) {
     BUFFER(c);
     BUFFER(l);
     for (int64_t r = 0; r < tile->rows; r++) {
         int64_t first = tile->diagonal ? r + 1 : 0, n = NAME(cosines)(tile, r, first, c);
-        double *sum = tile->col_sum + first, *peak = tile->col_peak + first;
+        double *sum = tile->col_sum ? tile->col_sum + first : NULL;
         NAME(fit_row)(log_phi, n, c, l, NULL);
         if (mode == ZONAL__KL_NARROW) {
-            for (int64_t k = 0; k < n; k++) {
-                double gap = l[k] - peak[k], small = zonal__exp(gap > 0 ? -gap : gap);
-                sum[k] = gap > 0 ? sum[k] * small + 1 : sum[k] + small;
-                peak[k] = gap > 0 ? l[k] : peak[k];
-            }
+            if (sum) NAME(narrow_columns)(n, l, sum, tile->col_peak + first);
             NAME(narrow_row)(n, l, c, &tile->row_sum[r], &tile->row_peak[r]);
             continue;
         }
@@ -133,7 +141,7 @@ static TARGET void NAME(kl_sum_tile)(const zonal__cpu_tile *tile, const zonal__f
             for (int64_t k = 0; k < n; k++) l[k] = zonal__expm1_small(l[k]);
         else
             for (int64_t k = 0; k < n; k++) l[k] = zonal__exp(l[k]);
-        for (int64_t k = 0; k < n; k++) sum[k] += l[k];
+        for (int64_t k = 0; sum && k < n; k++) sum[k] += l[k];
         tile->row_sum[r] += NAME(sum)(n, l);
     }
 }

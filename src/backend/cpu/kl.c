@@ -12,10 +12,13 @@
  *     plain    l > -690: phi itself is a normal double; sums of phi
  *     narrow   otherwise: sums of exp(l - peak) with the row's running peak, and in the second pass
  *              exp(l - log S) for each side
+ *
+ * The rows of other ranks come by (ring.h) once for each pass, in the second with their S_j.
  */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/ring.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/tiles.h"
 #include "core/memory.h"
@@ -23,6 +26,7 @@
 struct zonal__work {
     zonal__cpu_rows rows;
     zonal__cpu_tiles tiles;
+    zonal__cpu_ring ring;
     const zonal__fit *log_phi;
     int keep_diagonal;
     zonal__cpu_kl_mode mode;
@@ -36,6 +40,7 @@ static void destroy(zonal__work *work) {
     if (!work) return;
     zonal__cpu_rows_fini(&work->rows);
     zonal__cpu_tiles_fini(&work->tiles);
+    zonal__cpu_ring_fini(&work->ring);
     zonal__free(work->sum);
     zonal__free(work->peak);
     zonal__free(work->log_sum);
@@ -55,6 +60,7 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     work->mode = choose_mode(problem->log_phi);
     ZONAL_TRY(zonal__cpu_rows_init(problem, 0, &work->rows));
     ZONAL_TRY(zonal__cpu_tiles_init(&work->rows, &work->tiles));
+    ZONAL_TRY(zonal__cpu_ring_init(&work->tiles, &work->ring));
     ZONAL_TRY(ZONAL_NEW(&work->sum, problem->rows, "the kernel sums"));
     ZONAL_TRY(ZONAL_NEW(&work->peak, problem->rows, "the kernel sums"));
     return ZONAL_NEW(&work->log_sum, problem->rows, "the kernel sums");
@@ -66,13 +72,14 @@ static zonal_status create(const zonal__problem *problem, zonal__work **out) {
 
 static size_t scratch_bytes(const zonal__work *work) {
     return sizeof *work + zonal__cpu_rows_bytes(&work->rows) +
-           zonal__cpu_tiles_bytes(&work->tiles) + 3 * (size_t)work->rows.rows * sizeof(double);
+           zonal__cpu_tiles_bytes(&work->tiles) + zonal__cpu_ring_bytes(&work->ring) +
+           3 * (size_t)work->rows.rows * sizeof(double);
 }
 
 static void sum_visit(void *context, zonal__cpu_meeting *meeting) {
     zonal__work *work = context;
     meeting->tile.row_sum = work->sum + meeting->row_first;
-    meeting->tile.col_sum = work->sum + meeting->col_first;
+    meeting->tile.col_sum = meeting->foreign ? NULL : work->sum + meeting->col_first;
     meeting->tile.row_peak = work->peak + meeting->row_first;
     meeting->tile.col_peak = work->peak + meeting->col_first;
     work->rows.kernels->kl_sum_tile(&meeting->tile, work->log_phi, work->mode);
@@ -80,10 +87,11 @@ static void sum_visit(void *context, zonal__cpu_meeting *meeting) {
 
 static void weight_visit(void *context, zonal__cpu_meeting *meeting) {
     zonal__work *work = context;
+    if (!work->gradient) return; /* the rows only pass, for another rank that wants one */
     meeting->tile.row_sum = work->sum + meeting->row_first;
-    meeting->tile.col_sum = work->sum + meeting->col_first;
+    meeting->tile.col_sum = meeting->foreign ? NULL : work->sum + meeting->col_first;
     meeting->tile.row_log = work->log_sum + meeting->row_first;
-    meeting->tile.col_log = work->log_sum + meeting->col_first;
+    if (!meeting->foreign) meeting->tile.col_log = work->log_sum + meeting->col_first;
     work->rows.kernels->kl_weight_tile(&meeting->tile, work->log_phi, work->mode);
     zonal__cpu_tiles_spread(&work->tiles, meeting, work->gradient);
 }
@@ -112,22 +120,24 @@ static double finish_row(zonal__work *work, int64_t i, double n) {
 
 static zonal_status compute(zonal__work *work, const void *x, double *value, void *gradient,
                             double factor) {
-    int64_t rows = work->rows.rows;
-    double n = (double)(work->keep_diagonal ? rows : rows - 1), total = 0;
-    ZONAL_TRY(zonal__cpu_rows_prepare(&work->rows, x));
+    int64_t rows = work->rows.rows, batch = work->rows.batch;
+    double n = (double)(work->keep_diagonal ? batch : batch - 1), total = 0;
+    ZONAL_TRY(zonal__cpu_rows_prepare(&work->rows, x, gradient));
     for (int64_t i = 0; i < rows; i++) {
         work->sum[i] = 0;
         work->peak[i] = -1e300; /* below every logarithm; -inf would make inf - inf */
     }
-    zonal__cpu_tiles_run(&work->tiles, sum_visit, work);
+    ZONAL_TRY(zonal__cpu_ring_run(&work->ring, NULL, sum_visit, work));
     for (int64_t i = 0; i < rows; i++) total += finish_row(work, i, n);
-    *value = total / (double)rows;
-    if (!gradient) return ZONAL_OK;
+    ZONAL_TRY(zonal__cpu_rows_sum(&work->rows, &total, 1));
+    *value = total / (double)batch;
+    if (!work->rows.gradients) return ZONAL_OK;
     for (int64_t i = 0; i < rows; i++) work->sum[i] = 0;
     work->gradient = gradient;
-    zonal__cpu_tiles_run(&work->tiles, weight_visit, work);
-    zonal__cpu_rows_project(&work->rows, gradient, work->sum, factor / (double)rows,
-                            &(zonal__cpu_projection){.scale = 1});
+    ZONAL_TRY(zonal__cpu_ring_run(&work->ring, work->log_sum, weight_visit, work));
+    if (gradient)
+        zonal__cpu_rows_project(&work->rows, gradient, work->sum, factor / (double)batch,
+                                &(zonal__cpu_projection){.scale = 1});
     return ZONAL_OK;
 }
 

@@ -106,7 +106,7 @@ static void gradient_of_mean(zonal__work *work, void *gradient, double factor) {
     for (int64_t i = 0; i < rows->rows; i++) work->weight[i] = 2 * work->degree1;
     /* 0 * gradient would keep a NaN that is there already. */
     memset(gradient, 0, (size_t)(rows->rows * rows->dim) * rows->kernels->size);
-    zonal__cpu_rows_project(rows, gradient, work->weight, factor / (double)rows->rows,
+    zonal__cpu_rows_project(rows, gradient, work->weight, factor / (double)rows->batch,
                             &(zonal__cpu_projection){.scale = 0});
 }
 
@@ -114,10 +114,10 @@ static zonal_status moments_compute(zonal__work *work, const void *x, double *va
                                     double factor) {
     zonal__cpu_rows *rows = &work->rows;
     int64_t d = rows->dim;
-    double n = (double)rows->rows, q = work->degree2 * (double)d / (double)(d - 1), square = 0;
-    ZONAL_TRY(zonal__cpu_rows_prepare(rows, x));
+    double n = (double)rows->batch, q = work->degree2 * (double)d / (double)(d - 1), square = 0;
+    ZONAL_TRY(zonal__cpu_rows_prepare(rows, x, gradient));
     if (work->moment.rows) {
-        work->c = zonal__cpu_second_moment_run(&work->moment);
+        ZONAL_TRY(zonal__cpu_second_moment_run(&work->moment, &work->c));
         zonal__cpu_parallel(d, matrix_row, work);
         for (int64_t k = 0; k < d; k++) square += work->square[k];
     }
@@ -163,9 +163,10 @@ static zonal_status covariance_compute(zonal__work *work, const void *x, double 
                                        void *gradient, double factor) {
     int64_t d = work->rows.dim;
     const double *m = work->rows.mean;
+    double *c;
     (void)gradient, (void)factor;
-    ZONAL_TRY(zonal__cpu_rows_prepare(&work->rows, x));
-    const double *c = zonal__cpu_second_moment_run(&work->moment);
+    ZONAL_TRY(zonal__cpu_rows_prepare(&work->rows, x, NULL));
+    ZONAL_TRY(zonal__cpu_second_moment_run(&work->moment, &c));
     for (int64_t k = 0; k < d; k++) {
         value[k] = m[k];
         for (int64_t j = 0; j < d; j++) value[d + k * d + j] = c[k * d + j] + m[k] * m[j];

@@ -12,6 +12,8 @@ zonal_status zonal__cpu_rows_init(const zonal__problem *problem, int raw, zonal_
     int64_t n = problem->rows, d = problem->dim;
     *rows = (zonal__cpu_rows){.rows = n,
                               .dim = d,
+                              .batch = zonal__ranks_batch(problem->ranks, n),
+                              .ranks = problem->ranks,
                               .unit_rows = problem->unit_rows,
                               .threads = problem->threads,
                               .kernels = zonal__cpu_kernels_get(problem->precision),
@@ -25,6 +27,7 @@ zonal_status zonal__cpu_rows_init(const zonal__problem *problem, int raw, zonal_
     if (!raw)
         ZONAL_TRY(
             zonal__alloc(n, (size_t)d * rows->kernels->size, "the unit rows", &rows->centred));
+    if (rows->ranks) ZONAL_TRY(ZONAL_NEW(&rows->exchange, d + 2, "the ranks' sums"));
     ZONAL_TRY(ZONAL_NEW(&rows->mean, d, "the mean"));
     ZONAL_TRY(ZONAL_NEW(&rows->offset, n, "the offsets"));
     ZONAL_TRY(ZONAL_NEW(&rows->pre, n, "the norms"));
@@ -36,6 +39,7 @@ zonal_status zonal__cpu_rows_init(const zonal__problem *problem, int raw, zonal_
 
 void zonal__cpu_rows_fini(zonal__cpu_rows *rows) {
     zonal__free(rows->centred);
+    zonal__free(rows->exchange);
     zonal__free(rows->mean);
     zonal__free(rows->offset);
     zonal__free(rows->pre);
@@ -48,7 +52,8 @@ void zonal__cpu_rows_fini(zonal__cpu_rows *rows) {
 size_t zonal__cpu_rows_bytes(const zonal__cpu_rows *rows) {
     size_t n = (size_t)rows->rows, d = (size_t)rows->dim, chunks = (size_t)rows->chunks;
     return (rows->centred ? n * d * rows->kernels->size : 0) + 3 * n * sizeof(double) +
-           (1 + chunks + (size_t)rows->threads) * d * sizeof(double) + chunks * sizeof(int64_t);
+           (1 + chunks + (size_t)rows->threads) * d * sizeof(double) + chunks * sizeof(int64_t) +
+           (rows->ranks ? (d + 2) * sizeof(double) : 0);
 }
 
 /* 1/(pre * inverse) is the norm. */
@@ -134,25 +139,44 @@ static zonal_status check(zonal__cpu_rows *rows, const void *x,
         int64_t i = rows->bad[c];
         if (i < 0) continue;
         const void *row = rows->x + (size_t)(i * rows->dim) * rows->kernels->size;
-        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "", i);
+        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "",
+                                  zonal__ranks_first(rows->ranks) + i);
     }
     return ZONAL_OK;
 }
 
-zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x) {
-    return check(rows, x, finite_chunk);
+/* The first words of the ranks in a run: "sum" [count], who wants a gradient and who has failed. */
+static zonal_status settle(zonal__cpu_rows *rows, zonal_status status, const void *gradient,
+                           double *sum, int64_t count) {
+    rows->gradients = gradient != NULL;
+    if (!rows->ranks) return status;
+    for (int64_t k = 0; k < count; k++) rows->exchange[k] = sum[k];
+    rows->exchange[count] = gradient != NULL;
+    ZONAL_TRY(zonal__ranks_sum_or_fail(rows->ranks, status, rows->exchange, count + 1));
+    for (int64_t k = 0; k < count; k++) sum[k] = rows->exchange[k];
+    rows->gradients = rows->exchange[count] > 0;
+    return ZONAL_OK;
 }
 
-zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x) {
+zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const void *gradient) {
+    return settle(rows, check(rows, x, finite_chunk), gradient, NULL, 0);
+}
+
+zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient) {
     int64_t d = rows->dim;
-    ZONAL_TRY(check(rows, x, measure_chunk));
+    zonal_status status = check(rows, x, measure_chunk);
     for (int64_t k = 0; k < d; k++) rows->mean[k] = 0;
     for (int64_t c = 0; c < rows->chunks; c++)
         for (int64_t k = 0; k < d; k++) rows->mean[k] += rows->partial[c * d + k];
-    for (int64_t k = 0; k < d; k++) rows->mean[k] /= (double)rows->rows;
+    ZONAL_TRY(settle(rows, status, gradient, rows->mean, d));
+    for (int64_t k = 0; k < d; k++) rows->mean[k] /= (double)rows->batch;
     rows->mean_square = rows->kernels->dot(d, rows->mean, rows->mean);
     zonal__cpu_parallel(rows->chunks, centre_chunk, rows);
     return ZONAL_OK;
+}
+
+zonal_status zonal__cpu_rows_sum(const zonal__cpu_rows *rows, double *number, int64_t count) {
+    return rows->ranks ? zonal__ranks_sum(rows->ranks, number, count) : ZONAL_OK;
 }
 
 static void project_chunk(void *context, int64_t chunk, int thread) {

@@ -9,9 +9,14 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
+#include "backend/ranks.h"
 
 typedef struct zonal__cpu_rows {
     int64_t rows, dim;
+    int64_t batch;             /* what means are divided by: the rows of all ranks */
+    const zonal__ranks *ranks; /* NULL: one holds all */
+    double *exchange;          /* [dim + 2]: what the ranks add up; NULL on one */
+    int gradients; /* 1: this rank, or another one, wants the gradient of the run in progress */
     int unit_rows, threads;
     const zonal__cpu_kernels *kernels;
     int64_t chunks;
@@ -37,11 +42,12 @@ void zonal__cpu_rows_fini(zonal__cpu_rows *rows);
 size_t zonal__cpu_rows_bytes(const zonal__cpu_rows *rows);
 
 /* Fills centred, mean, offset, pre and scale; ZONAL_NUMERIC names the first row that is zero, not
- * finite, or declared unit and is not. */
-zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x);
+ * finite, or declared unit and is not. Collective, and the first call of a run: it settles whether
+ * there are gradients. The mean is the whole batch's. */
+zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient);
 
-/* For rows that enter as they are: ZONAL_NUMERIC names the first that is not finite. */
-zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x);
+/* For rows that enter as they are: ZONAL_NUMERIC names the first that is not finite. Collective. */
+zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const void *gradient);
 
 /* Turns each row of "gradient" into factor/|z_i| times the projection of
  * p->scale * row + p->base + weight[i] * mean; the other fields of p are filled in here. weight may
@@ -54,6 +60,9 @@ void zonal__cpu_rows_project(zonal__cpu_rows *rows, void *gradient, const double
 zonal_status zonal__cpu_rows_run(const zonal__cpu_rows *rows, zonal__cpu_body body,
                                  zonal__work *work, const void *x, double *value, void *gradient,
                                  double scale);
+
+/* Adds up what every rank has found; nothing to do on one. */
+zonal_status zonal__cpu_rows_sum(const zonal__cpu_rows *rows, double *number, int64_t count);
 
 /* The sentence about row i, with "where" ("view 2, " or "") in front of it. */
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,

@@ -79,7 +79,7 @@ static void sum_panel(void *context, int64_t turn, int thread) {
 static void join_panel(void *context, int64_t panel, int thread) {
     zonal__cpu_second_moment *moment = context;
     int64_t d = moment->rows->dim, top = panel * PANEL, low = top + PANEL < d ? top + PANEL : d;
-    double *c = moment->sums, n = (double)moment->rows->rows;
+    double *c = moment->sums, n = (double)moment->rows->batch;
     (void)thread;
     for (int64_t left = top; left < d; left += PANEL) {
         int64_t right = left + PANEL < d ? left + PANEL : d;
@@ -92,8 +92,9 @@ static void join_panel(void *context, int64_t panel, int thread) {
     }
 }
 
-double *zonal__cpu_second_moment_run(zonal__cpu_second_moment *moment) {
+zonal_status zonal__cpu_second_moment_run(zonal__cpu_second_moment *moment, double **c) {
     zonal__cpu_parallel(moment->panels * moment->groups, sum_panel, moment);
     zonal__cpu_parallel(moment->panels, join_panel, moment);
-    return moment->sums;
+    *c = moment->sums;
+    return zonal__cpu_rows_sum(moment->rows, *c, moment->rows->dim * moment->rows->dim);
 }

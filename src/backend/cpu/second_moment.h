@@ -21,7 +21,8 @@ zonal_status zonal__cpu_second_moment_init(zonal__cpu_rows *rows, zonal__cpu_sec
 void zonal__cpu_second_moment_fini(zonal__cpu_second_moment *moment);
 size_t zonal__cpu_second_moment_bytes(const zonal__cpu_second_moment *moment);
 
-/* Returns C [dim][dim], for rows that have been prepared; it is valid until the next call. */
-double *zonal__cpu_second_moment_run(zonal__cpu_second_moment *moment);
+/* Sets *c to C [dim][dim] of all ranks' rows, for rows that have been prepared; it is valid until
+ * the next call. Collective. */
+zonal_status zonal__cpu_second_moment_run(zonal__cpu_second_moment *moment, double **c);
 
 #endif

@@ -6,7 +6,9 @@
  *
  * A block of slices at a time: draw the directions, project all rows on them (a product), find the
  * sums and put the derivatives in the place of the projections (each slice is one turn of a loop),
- * and carry them back to the rows (a product).
+ * and carry them back to the rows (a product). Several ranks add up the block's sums in between,
+ * and compute e^(i t u) once more for the derivatives: a block's are too many to keep, and to come
+ * back to all projections after one exchange would cost more than an exchange for each block.
  *
  * Knots that lie symmetrically about 0 are folded: t and -t give the same term.
  */
@@ -38,7 +40,8 @@ struct zonal__work {
     void *u;                 /* REAL [block][rows] */
     double *statistic;       /* [slices] */
     double *units;           /* [threads][2 or 4][padded]: see zonal__cpu_slice */
-    double *sums;            /* [threads][4 + ZONAL__SLICE_WORK][knots] */
+    double *sums;            /* [threads][2 + ZONAL__SLICE_WORK][knots] */
+    double *block_sums;      /* [block][2][knots]: sums over the rows of cos and sin */
     double *draw;            /* [threads][dim] */
     int64_t first, count;    /* the block being worked on */
     zonal__random random;
@@ -57,6 +60,7 @@ static void destroy(zonal__work *work) {
     zonal__free(work->statistic);
     zonal__free(work->units);
     zonal__free(work->sums);
+    zonal__free(work->block_sums);
     zonal__free(work->draw);
     zonal__free(work);
 }
@@ -110,7 +114,8 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     ZONAL_TRY(zonal__alloc(work->block, (size_t)problem->rows * size, "the projections", &work->u));
     ZONAL_TRY(ZONAL_NEW(&work->statistic, s->slices, "the statistics"));
     ZONAL_TRY(ZONAL_NEW(&work->units, threads * unit_arrays(work) * work->padded, "the units"));
-    ZONAL_TRY(ZONAL_NEW(&work->sums, threads * (4 + ZONAL__SLICE_WORK) * work->knots, "the sums"));
+    ZONAL_TRY(ZONAL_NEW(&work->sums, threads * (2 + ZONAL__SLICE_WORK) * work->knots, "the sums"));
+    ZONAL_TRY(ZONAL_NEW(&work->block_sums, work->block * 2 * work->knots, "the sums"));
     return ZONAL_NEW(&work->draw, threads * d, "the directions");
 }
 
@@ -121,9 +126,9 @@ static zonal_status create(const zonal__problem *problem, zonal__work **out) {
 static size_t scratch_bytes(const zonal__work *work) {
     size_t d = (size_t)work->rows.dim, n = (size_t)work->rows.rows, block = (size_t)work->block;
     size_t threads = (size_t)work->rows.threads, knots = (size_t)work->knots;
-    size_t doubles = 2 * knots + block + (size_t)work->slices +
+    size_t doubles = 2 * knots + block + (size_t)work->slices + 2 * block * knots +
                      threads * ((size_t)unit_arrays(work) * (size_t)work->padded +
-                                (4 + ZONAL__SLICE_WORK) * knots + d);
+                                (2 + ZONAL__SLICE_WORK) * knots + d);
     return sizeof *work + zonal__cpu_rows_bytes(&work->rows) +
            block * (d + n) * work->rows.kernels->size + doubles * sizeof(double);
 }
@@ -179,43 +184,88 @@ static void spread_chunk(void *context, int64_t chunk, int thread) {
                                               .ldc = d});
 }
 
-static void work_slice(void *context, int64_t i, int thread) {
-    zonal__work *work = context;
-    const zonal__cpu_kernels *kernels = work->rows.kernels;
-    int64_t n = work->rows.rows;
-    int knots = work->knots;
+static zonal__cpu_slice slice_of(const zonal__work *work, int64_t i, int thread) {
+    const zonal__cpu_rows *rows = &work->rows;
     double *units = work->units + thread * unit_arrays(work) * work->padded;
-    double *re = work->sums + (int64_t)thread * (4 + ZONAL__SLICE_WORK) * knots, *im = re + knots;
-    double *gradient_re = im + knots, *gradient_im = gradient_re + knots, statistic = 0;
-    zonal__cpu_slice slice = {.n = n,
-                              .s = (char *)work->u + (size_t)(i * n) * kernels->size,
+    double *sums = work->sums + (int64_t)thread * (2 + ZONAL__SLICE_WORK) * work->knots;
+    zonal__cpu_slice slice = {.n = rows->rows,
+                              .s = (char *)work->u + (size_t)(i * rows->rows) * rows->kernels->size,
                               .scale = work->row_scale,
                               .shift = work->shift[i],
-                              .knots = knots,
+                              .knots = work->knots,
                               .knot0 = work->knot0,
                               .step = work->step,
                               .z_re = units,
                               .z_im = units + work->padded,
-                              .work = gradient_im + knots};
+                              .work = sums + 2 * work->knots};
     if (work->knot0 != 0) {
         slice.w_re = units + 2 * work->padded;
         slice.w_im = units + 3 * work->padded;
     }
-    kernels->slice_sums(&slice, re, im);
+    return slice;
+}
+
+/* The sums of slice i over the own rows. */
+static void sum_slice(const zonal__work *work, int64_t i, const zonal__cpu_slice *slice) {
+    double *re = work->block_sums + i * 2 * work->knots;
+    work->rows.kernels->slice_units(slice);
+    work->rows.kernels->slice_sums(slice, re, re + work->knots);
+}
+
+/* EP from the sums over all rows, and the derivatives in the place of the projections. */
+static void finish_slice(const zonal__work *work, int64_t i, int thread,
+                         const zonal__cpu_slice *slice) {
+    int knots = work->knots;
+    double n = (double)work->rows.batch, statistic = 0;
+    const double *re = work->block_sums + i * 2 * knots, *im = re + knots;
+    double *gradient_re = work->sums + (int64_t)thread * (2 + ZONAL__SLICE_WORK) * knots;
+    double *gradient_im = gradient_re + knots;
     for (int k = 0; k < knots; k++) {
         double t = work->knot0 + k * work->step;
-        double cosine = re[k] / (double)n - work->target[k], sine = im[k] / (double)n;
+        double cosine = re[k] / n - work->target[k], sine = im[k] / n;
         statistic += work->weight[k] * (cosine * cosine + sine * sine);
         gradient_re[k] = work->weight[k] * t * sine;
         gradient_im[k] = work->weight[k] * t * cosine;
     }
     work->statistic[work->first + i] = statistic;
-    if (work->gradient) kernels->slice_gradients(&slice, gradient_re, gradient_im);
+    if (work->gradient) work->rows.kernels->slice_gradients(slice, gradient_re, gradient_im);
+}
+
+static void work_slice(void *context, int64_t i, int thread) {
+    const zonal__work *work = context;
+    zonal__cpu_slice slice = slice_of(work, i, thread);
+    sum_slice(work, i, &slice);
+    finish_slice(work, i, thread, &slice);
+}
+
+static void first_half(void *context, int64_t i, int thread) {
+    const zonal__work *work = context;
+    zonal__cpu_slice slice = slice_of(work, i, thread);
+    sum_slice(work, i, &slice);
+}
+
+static void second_half(void *context, int64_t i, int thread) {
+    const zonal__work *work = context;
+    zonal__cpu_slice slice = slice_of(work, i, thread);
+    if (work->gradient) work->rows.kernels->slice_units(&slice);
+    finish_slice(work, i, thread, &slice);
+}
+
+/* The block's slices, whose projections are there. */
+static zonal_status work_block(zonal__work *work) {
+    if (!work->rows.ranks) {
+        zonal__cpu_parallel(work->count, work_slice, work);
+        return ZONAL_OK;
+    }
+    zonal__cpu_parallel(work->count, first_half, work);
+    ZONAL_TRY(zonal__cpu_rows_sum(&work->rows, work->block_sums, work->count * 2 * work->knots));
+    zonal__cpu_parallel(work->count, second_half, work);
+    return ZONAL_OK;
 }
 
 static void finish_gradient(zonal__work *work, double factor) {
     zonal__cpu_rows *rows = &work->rows;
-    double scale = 2 * factor * work->row_scale / (double)rows->rows / (double)work->slices;
+    double scale = 2 * factor * work->row_scale / (double)rows->batch / (double)work->slices;
     if (!work->raw) {
         zonal__cpu_rows_project(rows, work->gradient, NULL, scale,
                                 &(zonal__cpu_projection){.scale = 1});
@@ -231,7 +281,8 @@ static zonal_status compute(zonal__work *work, const void *x, double *value, voi
     zonal__cpu_rows *rows = &work->rows;
     int64_t chunks = (rows->rows + CHUNK - 1) / CHUNK;
     double sum = 0;
-    ZONAL_TRY(work->raw ? zonal__cpu_rows_check(rows, x) : zonal__cpu_rows_prepare(rows, x));
+    ZONAL_TRY(work->raw ? zonal__cpu_rows_check(rows, x, gradient)
+                        : zonal__cpu_rows_prepare(rows, x, gradient));
     work->y = work->raw ? x : rows->centred;
     work->gradient = gradient;
     for (work->first = 0; work->first < work->slices; work->first += work->block) {
@@ -239,7 +290,7 @@ static zonal_status compute(zonal__work *work, const void *x, double *value, voi
         work->count = left < work->block ? left : work->block;
         zonal__cpu_parallel(work->count, draw_direction, work);
         zonal__cpu_parallel(chunks, project_chunk, work);
-        zonal__cpu_parallel(work->count, work_slice, work);
+        ZONAL_TRY(work_block(work));
         if (gradient) zonal__cpu_parallel(chunks, spread_chunk, work);
     }
     for (int64_t i = 0; i < work->slices; i++) sum += work->statistic[i];

@@ -16,7 +16,7 @@ zonal_status zonal__cpu_tiles_init(zonal__cpu_rows *rows, zonal__cpu_tiles *tile
     int64_t side = choose_side(rows->rows);
     *tiles =
         (zonal__cpu_tiles){.rows = rows, .side = side, .blocks = (rows->rows + side - 1) / side};
-    if (rows->threads > rows->chunks) rows->threads = (int)rows->chunks;
+    if (rows->threads > rows->chunks) rows->threads = rows->chunks > 0 ? (int)rows->chunks : 1;
     ZONAL_TRY(zonal__alloc(rows->threads, (size_t)(side * side) * rows->kernels->size,
                            "the tiles of pairs", &tiles->products));
     return ZONAL_NEW(&tiles->played, tiles->blocks + 1, "the order of the tiles");
@@ -45,35 +45,42 @@ static char *row_at(const zonal__cpu_rows *rows, const void *base, int64_t i) {
     return (char *)base + (size_t)(i * rows->dim) * rows->kernels->size;
 }
 
+void zonal__cpu_tiles_meet(zonal__cpu_tiles *tiles, int64_t i, zonal__cpu_meeting *meeting,
+                           int thread) {
+    const zonal__cpu_rows *rows = tiles->rows;
+    zonal__cpu_tile *tile = &meeting->tile;
+    int64_t side = tiles->side, row = i * side;
+    meeting->row_block = i;
+    meeting->row_first = row;
+    tile->rows = rows->rows - row < side ? rows->rows - row : side;
+    tile->dim = rows->dim;
+    tile->row_offset = rows->offset + row;
+    tile->row_y = row_at(rows, rows->centred, row);
+    tile->s = (char *)tiles->products + (size_t)(thread * side * side) * rows->kernels->size;
+    zonal__cpu_multiply(rows->kernels, &(zonal__cpu_product){.transpose_b = 1,
+                                                             .m = tile->rows,
+                                                             .n = tile->cols,
+                                                             .k = tile->dim,
+                                                             .a = tile->row_y,
+                                                             .lda = tile->dim,
+                                                             .b = tile->col_y,
+                                                             .ldb = tile->dim,
+                                                             .c = tile->s,
+                                                             .ldc = tile->cols});
+    tiles->visit(tiles->context, meeting);
+}
+
+/* Blocks i and j of the rows. */
 static void meet(zonal__cpu_tiles *tiles, int64_t i, int64_t j, int thread) {
     const zonal__cpu_rows *rows = tiles->rows;
-    int64_t side = tiles->side, d = rows->dim, row = i * side, col = j * side;
-    int64_t m = rows->rows - row < side ? rows->rows - row : side;
-    int64_t n = rows->rows - col < side ? rows->rows - col : side;
-    char *s = (char *)tiles->products + (size_t)(thread * side * side) * rows->kernels->size;
-    zonal__cpu_multiply(rows->kernels, &(zonal__cpu_product){.transpose_b = 1,
-                                                             .m = m,
-                                                             .n = n,
-                                                             .k = d,
-                                                             .a = row_at(rows, rows->centred, row),
-                                                             .lda = d,
-                                                             .b = row_at(rows, rows->centred, col),
-                                                             .ldb = d,
-                                                             .c = s,
-                                                             .ldc = n});
-    zonal__cpu_meeting meeting = {.row_block = i,
-                                  .row_first = row,
-                                  .col_first = col,
-                                  .tile = {.s = s,
-                                           .rows = m,
-                                           .cols = n,
-                                           .diagonal = i == j,
-                                           .row_offset = rows->offset + row,
-                                           .col_offset = rows->offset + col,
-                                           .dim = d,
-                                           .row_y = row_at(rows, rows->centred, row),
-                                           .col_y = row_at(rows, rows->centred, col)}};
-    tiles->visit(tiles->context, &meeting);
+    int64_t side = tiles->side, col = j * side;
+    zonal__cpu_meeting meeting = {
+        .col_first = col,
+        .tile = {.cols = rows->rows - col < side ? rows->rows - col : side,
+                 .diagonal = i == j,
+                 .col_offset = rows->offset + col,
+                 .col_y = row_at(rows, rows->centred, col)}};
+    zonal__cpu_tiles_meet(tiles, i, &meeting, thread);
 }
 
 /* Turns are numbered through round 0, one for each block, and then round after round. */
@@ -92,9 +99,7 @@ static void play(void *context, int64_t turn, int thread) {
     atomic_store_explicit(&tiles->played[j], round + 1, memory_order_release);
 }
 
-void zonal__cpu_tiles_run(zonal__cpu_tiles *tiles,
-                          void (*visit)(void *context, zonal__cpu_meeting *meeting),
-                          void *context) {
+void zonal__cpu_tiles_run(zonal__cpu_tiles *tiles, zonal__cpu_visitor *visit, void *context) {
     int64_t players = tiles->blocks + tiles->blocks % 2;
     tiles->visit = visit;
     tiles->context = context;
@@ -111,17 +116,17 @@ void zonal__cpu_tiles_spread(const zonal__cpu_tiles *tiles, const zonal__cpu_mee
                                   .k = tile->cols,
                                   .a = tile->s,
                                   .lda = tile->cols,
-                                  .b = row_at(rows, rows->centred, meeting->col_first),
+                                  .b = tile->col_y,
                                   .ldb = rows->dim,
                                   .beta = !tile->diagonal,
                                   .c = row_at(rows, gradient, meeting->row_first),
                                   .ldc = rows->dim};
     zonal__cpu_multiply(rows->kernels, &product);
-    if (tile->diagonal) return;
+    if (tile->diagonal || meeting->foreign) return;
     product.transpose_a = 1;
     product.m = tile->cols;
     product.k = tile->rows;
-    product.b = row_at(rows, rows->centred, meeting->row_first);
+    product.b = tile->row_y;
     product.c = row_at(rows, gradient, meeting->col_first);
     zonal__cpu_multiply(rows->kernels, &product);
 }

@@ -20,8 +20,11 @@
  * for the operation to set. */
 typedef struct zonal__cpu_meeting {
     int64_t row_block, row_first, col_first;
+    int foreign; /* 1: the columns are another rank's, and there is no col_first (ring.h) */
     zonal__cpu_tile tile;
 } zonal__cpu_meeting;
+
+typedef void zonal__cpu_visitor(void *context, zonal__cpu_meeting *meeting);
 
 typedef struct zonal__cpu_tiles {
     zonal__cpu_rows *rows;
@@ -29,7 +32,7 @@ typedef struct zonal__cpu_tiles {
     int64_t blocks;          /* their number */
     void *products;          /* REAL [threads][side][side] */
     _Atomic int64_t *played; /* [blocks + 1]: games each has behind it; the last one is not there */
-    void (*visit)(void *context, zonal__cpu_meeting *meeting);
+    zonal__cpu_visitor *visit;
     void *context;
 } zonal__cpu_tiles;
 
@@ -39,11 +42,15 @@ size_t zonal__cpu_tiles_bytes(const zonal__cpu_tiles *tiles);
 
 /* Calls visit(context, meeting) for every tile. A visit may write what belongs to the rows of its
  * two blocks, and to the number row_block. */
-void zonal__cpu_tiles_run(zonal__cpu_tiles *tiles,
-                          void (*visit)(void *context, zonal__cpu_meeting *meeting), void *context);
+void zonal__cpu_tiles_run(zonal__cpu_tiles *tiles, zonal__cpu_visitor *visit, void *context);
 
-/* gradient_I += W y_J and gradient_J += W^T y_I, W the tile's weights; the first meeting, of a
- * block with itself, sets instead of adding. */
+/* One tile: the meeting's columns, whose fields are filled in, with block i of the rows; calls what
+ * the last run was given. */
+void zonal__cpu_tiles_meet(zonal__cpu_tiles *tiles, int64_t i, zonal__cpu_meeting *meeting,
+                           int thread);
+
+/* gradient_I += W y_J and, unless the columns are foreign, gradient_J += W^T y_I, W the tile's
+ * weights; the first meeting, of a block with itself, sets instead of adding. */
 void zonal__cpu_tiles_spread(const zonal__cpu_tiles *tiles, const zonal__cpu_meeting *meeting,
                              void *gradient);
 

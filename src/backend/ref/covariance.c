@@ -6,15 +6,16 @@
 #include "backend/ref/rows.h"
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
-    return zonal__ref_create(problem, problem->rows, (int64_t[4]){0}, work);
+    int64_t b = zonal__ranks_batch(problem->ranks, problem->rows);
+    return zonal__ref_create(problem, b, (int64_t[4]){0}, work);
 }
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
                         void *gradient, double factor) {
-    int64_t b = work->problem.rows, d = work->problem.dim;
+    int64_t b = work->batch, d = work->problem.dim;
     const double *unit = work->unit;
     (void)step, (void)gradient, (void)factor;
-    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_load(work, 0, x));
     for (int64_t k = 0; k < d; k++) {
         long double sum = 0;
         for (int64_t i = 0; i < b; i++) sum += unit[i * d + k];

@@ -30,16 +30,18 @@ static void add_gradient(const zonal__work *work, int64_t at, double factor, voi
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
                         void *gradient, double factor) {
     zonal__problem all = work->problem;
+    const zonal__ranks *ranks = all.ranks;
     int64_t b = all.rows, d = all.dim, views = all.views, globals = all.global_views;
     long double sum = 0;
+    double count = (double)(work->batch * views);
     double *centre = work->part[CENTRE], *pull = work->part[PULL], *g = work->part[ROW];
     (void)step;
     all.rows = views * b;
-    if (all.raw_rows)
-        ZONAL_TRY(zonal__ref_raw_rows(&all, x, work->unit));
-    else
-        ZONAL_TRY(zonal__ref_unit_rows(&all, x, work->unit, work->norm));
-    factor *= 2 / (double)(b * views);
+    all.ranks = NULL;
+    zonal_status status = all.raw_rows ? zonal__ref_raw_rows(&all, x, work->unit)
+                                       : zonal__ref_unit_rows(&all, x, work->unit, work->norm);
+    ZONAL_TRY(zonal__ranks_agree(ranks, status));
+    factor *= 2 / count;
     for (int64_t n = 0; n < b; n++) {
         for (int64_t k = 0; k < d; k++) {
             double mu = 0, away_sum = 0;
@@ -59,8 +61,8 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
             add_gradient(work, v * b + n, factor, gradient);
         }
     }
-    *value = (double)(sum / (b * views));
-    return ZONAL_OK;
+    *value = (double)(sum / (work->batch * views));
+    return ranks ? zonal__ranks_sum(ranks, value, 1) : ZONAL_OK;
 }
 
 const zonal__operation_table zonal__ref_invariance = {.create = create,

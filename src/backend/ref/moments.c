@@ -11,12 +11,12 @@
 enum { MEAN, EXCESS, ROW }; /* the parts: [d], [d][d] M - I/d, [d] */
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
-    int64_t d = problem->dim;
-    return zonal__ref_create(problem, problem->rows, (int64_t[4]){d, d * d, d}, work);
+    int64_t b = zonal__ranks_batch(problem->ranks, problem->rows), d = problem->dim;
+    return zonal__ref_create(problem, b, (int64_t[4]){d, d * d, d}, work);
 }
 
 static void moments(const zonal__work *work) {
-    int64_t b = work->problem.rows, d = work->problem.dim;
+    int64_t b = work->batch, d = work->problem.dim;
     double *mean = work->part[MEAN], *excess = work->part[EXCESS];
     for (int64_t k = 0; k < d; k++) {
         long double sum = 0;
@@ -34,24 +34,23 @@ static void moments(const zonal__work *work) {
 
 static zonal_status run(zonal__work *work, const void *x, uint32_t step, double *value,
                         void *gradient, double scale) {
-    int64_t b = work->problem.rows, d = work->problem.dim;
+    int64_t b = work->batch, d = work->problem.dim;
     double b1 = work->problem.degree1;
     double b2 = work->problem.degree2 * (double)d / (double)(d - 1);
     const double *mean = work->part[MEAN], *excess = work->part[EXCESS];
     double *g = work->part[ROW];
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_load(work, 0, x));
     moments(work);
     *value = zonal__problem_value(&work->problem, b1 * zonal__ref_dot(d, mean, mean) +
                                                       b2 * zonal__ref_dot(d * d, excess, excess) -
                                                       (b1 + work->problem.degree2) / (double)b);
-    for (int64_t i = 0; gradient && i < b; i++) {
+    for (int64_t i = work->first; gradient && i < work->end; i++) {
         const double *row = work->unit + i * d;
         for (int64_t k = 0; k < d; k++)
             g[k] = 2 * b1 * mean[k] + 4 * b2 * zonal__ref_dot(d, excess + k * d, row);
-        zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g,
-                           scale * work->problem.factor / (double)b, gradient);
+        zonal__ref_project(work, i, g, scale * work->problem.factor / (double)b, gradient);
     }
     return ZONAL_OK;
 }

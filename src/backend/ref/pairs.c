@@ -15,32 +15,32 @@
 enum { WEIGHTS, LOG_S, ROW }; /* the parts: [B][B], [B] log S_i of KL, [d] */
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
-    int64_t b = problem->rows;
+    int64_t b = zonal__ranks_batch(problem->ranks, problem->rows);
     return zonal__ref_create(problem, b, (int64_t[4]){b * b, b, problem->dim}, work);
 }
 
 /* gradient_i = factor projected (sum over j != i of w_ij x_j) */
 static void gather(const zonal__work *work, double factor, void *gradient) {
-    int64_t b = work->problem.rows, d = work->problem.dim;
+    int64_t b = work->batch, d = work->problem.dim;
     double *g = work->part[ROW];
-    for (int64_t i = 0; i < b; i++) {
+    for (int64_t i = work->first; i < work->end; i++) {
         const double *w = work->part[WEIGHTS] + i * b;
         for (int64_t k = 0; k < d; k++) g[k] = 0;
         for (int64_t j = 0; j < b; j++)
             for (int64_t k = 0; j != i && k < d; k++) g[k] += w[j] * work->unit[j * d + k];
-        zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g, factor, gradient);
+        zonal__ref_project(work, i, g, factor, gradient);
     }
 }
 
 static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, double *value,
                               void *gradient, double scale) {
     const zonal__pair_function *psi = work->problem.psi;
-    int64_t b = work->problem.rows;
+    int64_t b = work->batch;
     double *w = work->part[WEIGHTS];
     long double sum = 0;
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_load(work, 0, x));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
             long double c = zonal__ref_cosine(&work->problem, work->unit, i, j);
@@ -57,7 +57,7 @@ static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, d
  * spans less than rounding leaves of 1 + log phi; the plain log-sum-exp keeps those of narrow ones.
  */
 static long double log_density(const zonal__work *work, int64_t i, const double *l) {
-    int64_t b = work->problem.rows;
+    int64_t b = work->batch;
     int keep = work->problem.keep_diagonal;
     long double top = keep ? 0 : -INFINITY, low = 0, plain = 0, less = 0, n = 0;
     for (int64_t j = 0; j < b; j++)
@@ -78,13 +78,13 @@ static long double log_density(const zonal__work *work, int64_t i, const double 
 static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, double *value,
                            void *gradient, double scale) {
     const zonal__fit *log_phi = work->problem.log_phi;
-    int64_t b = work->problem.rows;
+    int64_t b = work->batch;
     double n = (double)(work->problem.keep_diagonal ? b : b - 1);
     double *l = work->part[WEIGHTS], *log_s = work->part[LOG_S]; /* l becomes the weights */
     long double sum = 0;
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_load(work, 0, x));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
             double c = (double)zonal__ref_cosine(&work->problem, work->unit, i, j);

@@ -10,6 +10,7 @@ static const zonal__backend table = {
     .describe = zonal__host_describe,
     .runtime = &zonal__host_runtime,
     .precisions = 1u << ZONAL_PRECISION_DOUBLE | 1u << ZONAL_PRECISION_FP32,
+    .takes_ranks = 1,
     .operations =
         {
             [ZONAL__PAIRS] = &zonal__ref_pairs,

@@ -17,6 +17,9 @@ zonal_status zonal__ref_create(const zonal__problem *problem, int64_t rows, cons
         return status;
     }
     work->problem = *problem;
+    work->batch = zonal__ranks_batch(problem->ranks, problem->rows);
+    work->first = zonal__ranks_first(problem->ranks);
+    work->end = work->first + problem->rows;
     work->bytes = (size_t)total * sizeof(double);
     work->unit = work->memory;
     work->norm = work->unit + rows * problem->dim;
@@ -50,14 +53,26 @@ void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value)
         ((double *)x)[i] = value;
 }
 
+zonal_status zonal__ref_load(zonal__work *work, int raw, const void *x) {
+    const zonal__problem *problem = &work->problem;
+    double *unit = work->unit + work->first * problem->dim, *norm = work->norm + work->first;
+    zonal_status status =
+        raw ? zonal__ref_raw_rows(problem, x, unit) : zonal__ref_unit_rows(problem, x, unit, norm);
+    ZONAL_TRY(zonal__ranks_agree(problem->ranks, status));
+    if (!problem->ranks) return ZONAL_OK;
+    return zonal__ranks_gather_rows(problem->ranks, work->unit,
+                                    (size_t)problem->dim * sizeof(double));
+}
+
 zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, double *unit) {
+    int64_t first = zonal__ranks_first(problem->ranks);
     for (int64_t i = 0; i < problem->rows; i++)
         for (int64_t k = 0; k < problem->dim; k++) {
             double element = zonal__ref_get(problem->precision, x, i * problem->dim + k);
             if (!isfinite(element))
                 return ZONAL_FAIL(ZONAL_NUMERIC,
                                   "row %lld holds %g in column %lld; embeddings must be finite",
-                                  (long long)i, element, (long long)k);
+                                  (long long)(first + i), element, (long long)k);
             unit[i * problem->dim + k] = element;
         }
     return ZONAL_OK;
@@ -65,7 +80,7 @@ zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, d
 
 zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, double *unit,
                                   double *norm) {
-    int64_t d = problem->dim;
+    int64_t d = problem->dim, first = zonal__ranks_first(problem->ranks);
     ZONAL_TRY(zonal__ref_raw_rows(problem, x, unit));
     for (int64_t i = 0; i < problem->rows; i++) {
         double *row = unit + i * d, largest = 0;
@@ -73,7 +88,7 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
         if (largest == 0)
             return ZONAL_FAIL(ZONAL_NUMERIC,
                               "row %lld is zero and has no direction; remove it or fix its source",
-                              (long long)i);
+                              (long long)(first + i));
         /* Through the largest element, and by division: its inverse may overflow. */
         double sum = 0;
         for (int64_t k = 0; k < d; k++) sum += (row[k] / largest) * (row[k] / largest);
@@ -84,7 +99,7 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
             return ZONAL_FAIL(ZONAL_NUMERIC,
                               "row %lld has norm %g, but rows were declared unit; leave that out "
                               "and they will be normalised",
-                              (long long)i, norm[i]);
+                              (long long)(first + i), norm[i]);
         } else {
             norm[i] = 1;
         }
@@ -108,12 +123,12 @@ long double zonal__ref_cosine(const zonal__problem *problem, const double *unit,
     return c > 1 ? 1 : c < -1 ? -1 : c;
 }
 
-void zonal__ref_project(const zonal__problem *problem, int64_t row, const double *unit, double norm,
-                        const double *g, double factor, void *gradient) {
-    int64_t d = problem->dim;
-    const double *x = unit + row * d;
+void zonal__ref_project(const zonal__work *work, int64_t row, const double *g, double factor,
+                        void *gradient) {
+    int64_t d = work->problem.dim;
+    const double *x = work->unit + row * d;
     double radial = zonal__ref_dot(d, g, x) / zonal__ref_dot(d, x, x);
     for (int64_t k = 0; k < d; k++)
-        zonal__ref_set(problem->precision, gradient, row * d + k,
-                       factor * (g[k] - radial * x[k]) / norm);
+        zonal__ref_set(work->problem.precision, gradient, (row - work->first) * d + k,
+                       factor * (g[k] - radial * x[k]) / work->norm[row]);
 }

@@ -13,7 +13,7 @@
 enum { DIRECTION, U, DU, G }; /* the parts: [d]; [B] projections; [B] derivatives; [B][d] */
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
-    int64_t b = problem->rows, d = problem->dim;
+    int64_t b = zonal__ranks_batch(problem->ranks, problem->rows), d = problem->dim;
     return zonal__ref_create(problem, b, (int64_t[4]){d, b, b, b * d}, work);
 }
 
@@ -41,14 +41,11 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
                         void *gradient, double scale) {
     const zonal__sliced *sliced = work->problem.sliced;
     zonal__random random = {sliced->seed, ZONAL__STREAM_SLICES, step};
-    int64_t b = work->problem.rows, d = work->problem.dim;
+    int64_t b = work->batch, d = work->problem.dim;
     double sum = 0, *direction = work->part[DIRECTION], *g = work->part[G];
     double *u = work->part[U], *du = work->part[DU];
     *value = NAN;
-    if (sliced->raw_rows)
-        ZONAL_TRY(zonal__ref_raw_rows(&work->problem, x, work->unit));
-    else
-        ZONAL_TRY(zonal__ref_unit_rows(&work->problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_load(work, sliced->raw_rows, x));
     for (int64_t i = 0; i < b * d; i++) g[i] = 0;
     for (int64_t slice = 0; slice < sliced->slices; slice++) {
         zonal__random_direction(&random, (uint64_t)slice, d, direction);
@@ -61,13 +58,13 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     }
     double factor = scale * work->problem.factor / (double)sliced->slices;
     *value = zonal__problem_value(&work->problem, sum / (double)sliced->slices);
-    for (int64_t i = 0; gradient && i < b; i++) {
+    for (int64_t i = work->first; gradient && i < work->end; i++) {
         if (sliced->raw_rows)
             for (int64_t k = 0; k < d; k++)
-                zonal__ref_set(work->problem.precision, gradient, i * d + k, factor * g[i * d + k]);
+                zonal__ref_set(work->problem.precision, gradient, (i - work->first) * d + k,
+                               factor * g[i * d + k]);
         else
-            zonal__ref_project(&work->problem, i, work->unit, work->norm[i], g + i * d, factor,
-                               gradient);
+            zonal__ref_project(work, i, g + i * d, factor, gradient);
     }
     return ZONAL_OK;
 }

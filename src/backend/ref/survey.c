@@ -6,6 +6,7 @@
 #include "backend/ref/rows.h"
 
 static zonal_status create(const zonal__problem *problem, zonal__work **work) {
+    ZONAL_TRY(zonal__ranks_refuse(problem->ranks, "a survey"));
     return zonal__ref_create(problem, problem->rows, (int64_t[4]){0}, work);
 }
 
