@@ -290,13 +290,16 @@ static zonal_status build(zonal__trainer *t) {
 }
 
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **out) {
-    zonal__trainer *t;
-    zonal_status status;
+    const zonal__device *device = zonal__device_or_cpu(options->device);
+    zonal__trainer *t = NULL;
+    zonal__ranks *none;
+    zonal_status status = check(options);
     *out = NULL;
-    ZONAL_TRY(check(options));
-    ZONAL_TRY(ZONAL_NEW(&t, 1, "the trainer"));
+    if (status == ZONAL_OK) status = ZONAL_NEW(&t, 1, "the trainer");
+    if (status != ZONAL_OK) /* the other ranks are on their way to meet this one */
+        return zonal__ranks_create(options->communicator, device, 0, NULL, 0, status, &none);
     t->options = *options;
-    t->device = t->options.device = zonal__device_or_cpu(options->device);
+    t->device = t->options.device = device;
     take_share(t);
     status = build(t);
     if (status == ZONAL_OK)
