@@ -136,17 +136,29 @@ static zonal_status gather(const zonal__ranks *ranks, roll *all) {
     return zonal__device_read(ranks->device, all->number, ranks->message, whole);
 }
 
+/* The value in words, or as a number. */
+static void write_value(const zonal__agreed *agreed, double value, char out[64]) {
+    const char *word = agreed->word && value >= 0 && value < 1e6 ? agreed->word((int)value) : NULL;
+    if (word)
+        snprintf(out, 64, "%s", word);
+    else
+        snprintf(out, 64, "%.12g", value);
+}
+
 /* Bit by bit: a NaN is equal to itself. */
 static zonal_status compare(const zonal__ranks *ranks, const roll *all,
                             const zonal__agreed *values) {
     for (int r = 1; r < ranks->communicator.ranks; r++)
         for (int k = 1; k < all->count; k++) {
             double first = all->number[k], other = all->number[r * all->count + k];
-            if (memcmp(&first, &other, sizeof first) != 0)
-                return ZONAL_FAIL(ZONAL_ARGUMENT,
-                                  "%s is %.12g on rank %d and %.12g on rank 0; all ranks must make "
-                                  "the same plan",
-                                  values[k - 1].name, other, r, first);
+            char first_text[64], other_text[64];
+            if (memcmp(&first, &other, sizeof first) == 0) continue;
+            write_value(&values[k - 1], first, first_text);
+            write_value(&values[k - 1], other, other_text);
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "%s is %s on rank %d and %s on rank 0; all ranks must make the same "
+                              "plan",
+                              values[k - 1].name, other_text, r, first_text);
         }
     return ZONAL_OK;
 }

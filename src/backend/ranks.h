@@ -31,6 +31,7 @@ typedef struct zonal__ranks {
 typedef struct zonal__agreed {
     const char *name;
     double value;
+    const char *(*word)(int value); /* what a value is called, NULL for none; or NULL: a number */
 } zonal__agreed;
 
 /* Collective. Finds out who has how many rows; "status" is how this rank has fared so far, and a

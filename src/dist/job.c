@@ -5,11 +5,18 @@
 
 #include "core/memory.h"
 #include "core/text.h"
+#include "dist/clock.h"
+#include "dist/machine.h"
+#include "dist/nccl.h"
 #include "dist/transport.h"
 
 struct zonal__job {
     zonal__transport *transport; /* NULL: alone */
     double timeout;
+    /* What zonal__job_on has found for a device; NULL: not asked yet. */
+    const zonal__device *device;
+    const zonal_communicator *on_device;
+    zonal__nccl *nccl;  /* NULL: on_device is for host memory */
     int shared_failure; /* the last zonal__job_all has failed: all ranks know, and come to close
                          */
 };
@@ -71,6 +78,7 @@ void zonal__job_close(zonal__job *job, zonal_status status) {
     if (!job) return;
     if (job->transport) {
         int in_order = !job->transport->lost && (status == ZONAL_OK || job->shared_failure);
+        zonal__nccl_destroy(job->nccl, in_order);
         if (!in_order && !zonal__job_speaks(job, status))
             usleep((useconds_t)(zonal__transport_grace(job->timeout) * 1e6));
         job->transport->close(job->transport, in_order, status == ZONAL_ARGUMENT ? 2 : 1);
@@ -218,6 +226,113 @@ zonal_status zonal__job_text(zonal__job *job, const char *text, char **out) {
     ZONAL_TRY(zonal__alloc(length + 1, 1, "a text", (void **)out));
     memcpy(*out, text, (size_t)length);
     return ZONAL_OK;
+}
+
+/* ---- on a device ----------------------------------------------------------------------------- */
+
+/* A rank's device as the others see it. */
+typedef struct card {
+    zonal__process process; /* for its machine */
+    int64_t usable;         /* by NCCL */
+    char name[64];          /* no other device of the machine has it */
+} card;
+
+static card describe_device(const zonal__device *device, const zonal__process *own) {
+    const zonal__runtime *runtime = device->backend->runtime;
+    card c = {.process = *own};
+    c.usable = zonal__nccl_available(device) == ZONAL_OK &&
+               runtime->identify(device, c.name, sizeof c.name) == ZONAL_OK;
+    return c;
+}
+
+/* Why NCCL cannot serve these devices; NULL: it can. */
+static const char *why_not(const card *all, int ranks, int *rank) {
+    for (*rank = 0; *rank < ranks; ++*rank) {
+        const card *own = &all[*rank];
+        if (!own->usable) return "has no device that NCCL can use";
+        for (int r = 0; r < *rank; r++)
+            if (zonal__machine_same(&own->process, &all[r].process) &&
+                memcmp(own->name, all[r].name, sizeof own->name) == 0)
+                return "shares its device with another rank";
+    }
+    return NULL;
+}
+
+/* *why is set where NCCL cannot be used. The cards come to all ranks, so all decide alike. */
+static zonal_status judge_devices(zonal__job *job, const zonal__device *device, const char **why,
+                                  int *rank) {
+    const zonal_communicator *c = &job->transport->communicator;
+    zonal__process *processes;
+    card *all = NULL, own;
+    int64_t *bytes = NULL;
+    int local;
+    zonal_status status;
+    ZONAL_TRY(zonal__machine_gather(c, &processes, &local));
+    own = describe_device(device, &processes[c->rank]);
+    zonal__free(processes);
+    status = ZONAL_NEW(&all, c->ranks, "the ranks' devices");
+    if (status == ZONAL_OK) status = ZONAL_NEW(&bytes, c->ranks, "the ranks' devices");
+    for (int r = 0; status == ZONAL_OK && r < c->ranks; r++) bytes[r] = sizeof own;
+    if (status == ZONAL_OK) status = c->all_gather(c->context, &own, all, bytes, NULL);
+    if (status == ZONAL_OK) *why = why_not(all, c->ranks, rank);
+    zonal__free(all);
+    zonal__free(bytes);
+    return status;
+}
+
+zonal_status zonal__job_on(zonal__job *job, const zonal__device *device,
+                           const zonal_communicator **out) {
+    const char *why = NULL;
+    int rank = 0;
+    *out = NULL;
+    if (!transport_of(job)) return ZONAL_OK;
+    if (job->device != device) {
+        ZONAL_TRY(judge_devices(job, device, &why, &rank));
+        zonal__nccl_destroy(job->nccl, 1);
+        job->nccl = NULL;
+        job->on_device = &job->transport->communicator;
+        if (!why) {
+            ZONAL_TRY(share_failure(
+                job, zonal__nccl_create(job->on_device, device, job->timeout, &job->nccl), 0));
+            job->on_device = zonal__nccl_communicator(job->nccl);
+        } else if (!zonal__device_is_host(device) && zonal__job_rank(job) == 0)
+            zonal__log("ranks exchange numbers through host memory: rank %d %s", rank, why);
+        job->device = device;
+    }
+    *out = job->on_device;
+    return ZONAL_OK;
+}
+
+/* Until the event, an error of NCCL or the deadline. Most waits are short: the processor spins
+ * before it sleeps. */
+static zonal_status poll_event(zonal__job *job, const zonal__device *device, void *event) {
+    double begun = zonal__clock(), waited = 0;
+    int done = 0;
+    while (waited < job->timeout) {
+        ZONAL_TRY(zonal__device_event_done(device, event, &done));
+        if (done) return ZONAL_OK;
+        waited = zonal__clock() - begun;
+        if (waited > 1e-3) {
+            zonal_status status = zonal__nccl_check(job->nccl);
+            if (status != ZONAL_OK) break;
+            usleep(50);
+        }
+    }
+    zonal__nccl_destroy(job->nccl, 0);
+    job->nccl = NULL;
+    return job->transport->call_roll(job->transport);
+}
+
+zonal_status zonal__job_wait(zonal__job *job, const zonal__device *device, void *stream) {
+    void *event;
+    zonal_status status;
+    ZONAL_TRY(zonal__device_event_create(device, &event));
+    status = zonal__device_event_record(device, event, stream);
+    if (status == ZONAL_OK)
+        status = job && job->nccl ? poll_event(job, device, event)
+                                  : zonal__device_event_wait(device, event);
+    zonal__device_event_destroy(device, event);
+    return status;
 }
 
 /* ---- agreement ------------------------------------------------------------------------------- */

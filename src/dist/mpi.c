@@ -64,7 +64,8 @@ static int count_present(const mpi_transport *t) {
     return count;
 }
 
-static zonal_status roll_call(mpi_transport *t) {
+static zonal_status call_roll(zonal__transport *transport) {
+    mpi_transport *t = (mpi_transport *)transport;
     double begun = MPI_Wtime(), grace = zonal__transport_grace(t->mpi.timeout);
     for (int r = 0; r < t->mpi.ranks; r++)
         if (r != t->mpi.rank) MPI_Isend(NULL, 0, MPI_BYTE, r, NOTE, t->notes, &t->sent[r]);
@@ -72,6 +73,9 @@ static zonal_status roll_call(mpi_transport *t) {
         read_notes(t);
         usleep(1000);
     }
+    /* All here: perhaps because this rank was stopped, and goes on only since the others have given
+     * up and the launcher ends it. It is given the time to do so. */
+    if (count_present(t) == t->mpi.ranks) usleep((useconds_t)(grace * 1e6));
     return zonal__transport_lose(&t->base, t->present, 0, t->mpi.timeout);
 }
 
@@ -96,7 +100,7 @@ static zonal_status watch(void *context, double waited) {
     ZONAL_TRY(look_nearby(t));
     read_notes(t);
     t->looked = MPI_Wtime();
-    return waited >= t->mpi.timeout || count_present(t) > 1 ? roll_call(t) : ZONAL_OK;
+    return waited >= t->mpi.timeout || count_present(t) > 1 ? call_roll(&t->base) : ZONAL_OK;
 }
 
 /* Collective. */
@@ -166,8 +170,10 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
     int provided;
     *out = NULL;
     ZONAL_TRY(ZONAL_NEW(&t, 1, "the ranks"));
-    t->base =
-        (zonal__transport){.communicator = ZONAL_COMMUNICATOR_INIT, .name = "mpi", .close = leave};
+    t->base = (zonal__transport){.communicator = ZONAL_COMMUNICATOR_INIT,
+                                 .name = "mpi",
+                                 .call_roll = call_roll,
+                                 .close = leave};
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         zonal__free(t);
         return ZONAL_FAIL(ZONAL_IO, "MPI could not be started: is this run by its own mpirun?");

@@ -22,6 +22,7 @@
 
 #include "core/memory.h"
 #include "core/text.h"
+#include "dist/clock.h"
 #include "dist/machine.h"
 #include "dist/transport.h"
 
@@ -31,6 +32,7 @@ typedef enum kind {
     REDUCE_FP32,
     SPREAD, /* the message of one rank for all */
     SHIFT,
+    ROLL, /* who is there? */
     LEAVE,
     REPLY = 100,
     WAIT, /* a sign of life */
@@ -155,10 +157,10 @@ static void show_life(tcp_transport *t) {
 /* Receives the messages of all others. */
 static zonal_status hear_all(tcp_transport *t) {
     int ranks = t->base.communicator.ranks;
-    double begun = zonal__tcp_now(), shown = begun, often = zonal__transport_grace(t->timeout) / 2;
+    double begun = zonal__clock(), shown = begun, often = zonal__transport_grace(t->timeout) / 2;
     for (int r = 1; r < ranks; r++) t->message[r].got = 0;
     while (count_missing(t) > 0) {
-        double now = zonal__tcp_now();
+        double now = zonal__clock();
         if (now - begun > t->timeout) return lose(t, 0);
         if (now - shown > often) {
             show_life(t);
@@ -211,7 +213,8 @@ static const void *reply_to(const tcp_transport *t, const turn *own, int rank, s
                    ? (rank + t->base.communicator.ranks - 1) % t->base.communicator.ranks
                    : own->owner;
     *bytes = 0;
-    if (own->kind == LEAVE || (own->kind == SPREAD && rank == own->owner)) return NULL;
+    if (own->kind == LEAVE || own->kind == ROLL || (own->kind == SPREAD && rank == own->owner))
+        return NULL;
     if (is_sum(own->kind)) {
         *bytes = own->bytes;
         return own->reply;
@@ -406,6 +409,19 @@ static zonal_status shift_end(void *context, void *stream) {
                                 (long long)in);
 }
 
+static zonal_status call_roll(zonal__transport *transport) {
+    tcp_transport *t = (tcp_transport *)transport;
+    turn own = {.kind = ROLL};
+    double timeout = t->timeout;
+    zonal_status status;
+    t->timeout = zonal__transport_grace(timeout); /* all who are left have waited already */
+    status = take_turn(t, &own);
+    t->timeout = timeout;
+    if (status != ZONAL_OK) return status;
+    memset(t->present, 1, (size_t)t->base.communicator.ranks);
+    return zonal__transport_lose(&t->base, t->present, 0, timeout);
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 static void release(tcp_transport *t) {
@@ -465,6 +481,7 @@ zonal_status zonal__transport_tcp(const zonal__launch *launch, double timeout,
                                                   .shift_end = shift_end,
                                                   .broadcast = broadcast},
                                  .name = "tcp",
+                                 .call_roll = call_roll,
                                  .close = leave};
     t->timeout = timeout;
     t->piece = piece_for(launch->ranks);

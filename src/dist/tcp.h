@@ -15,9 +15,6 @@
  * apart; it does not keep out those who mean harm and can reach the port. */
 zonal_status zonal__tcp_join(const zonal__launch *launch, double seconds, int *socket);
 
-/* Seconds of a clock that only goes forward. */
-double zonal__tcp_now(void);
-
 /* Sends or receives all bytes, or fails after "seconds": 0, or an errno (ECONNRESET at the end of
  * the stream, ETIMEDOUT). */
 int zonal__tcp_send(int socket, const void *bytes, size_t count, double seconds);

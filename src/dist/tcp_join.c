@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/checksum.h"
@@ -20,6 +19,7 @@
 #include "core/file_read.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "dist/clock.h"
 #include "dist/tcp.h"
 
 /* What a rank says first. Numbers are as the machine has them: a machine with others does not
@@ -40,19 +40,13 @@ typedef struct answer {
 static const uint64_t the_word = 0x6b6e6172616e6f7aULL; /* "zonarank" */
 enum { VERSION = 1, GREETING_SECONDS = 5 };
 
-double zonal__tcp_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Waits until the socket is ready; 0, or an errno. */
 static int await(int socket, short events, double until) {
     struct pollfd one = {.fd = socket, .events = events};
     for (;;) {
-        double left = until - zonal__tcp_now();
+        double left = until - zonal__clock();
         int ready;
         if (left <= 0) return ETIMEDOUT;
         ready = poll(&one, 1, left > 1 ? 1000 : (int)(left * 1000) + 1);
@@ -66,7 +60,7 @@ static int again(void) {
 }
 
 int zonal__tcp_send(int socket, const void *bytes, size_t count, double seconds) {
-    double until = zonal__tcp_now() + seconds;
+    double until = zonal__clock() + seconds;
     const char *at = bytes;
     while (count > 0) {
         ssize_t n = send(socket, at, count, MSG_NOSIGNAL);
@@ -83,7 +77,7 @@ int zonal__tcp_send(int socket, const void *bytes, size_t count, double seconds)
 }
 
 int zonal__tcp_receive(int socket, void *bytes, size_t count, double seconds) {
-    double until = zonal__tcp_now() + seconds;
+    double until = zonal__clock() + seconds;
     char *at = bytes;
     while (count > 0) {
         ssize_t n = recv(socket, at, count, 0);
@@ -168,7 +162,7 @@ static int reach(const struct addrinfo *to, double until) {
     if (s < 0) return -1;
     tune(s);
     if (connect(s, to->ai_addr, to->ai_addrlen) != 0) {
-        double limit = zonal__tcp_now() + 2;
+        double limit = zonal__clock() + 2;
         if (errno != EINPROGRESS || await(s, POLLOUT, limit < until ? limit : until) != 0 ||
             getsockopt(s, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 || failed) {
             close(s);
@@ -184,7 +178,7 @@ static int greet(const zonal__launch *launch, int s, double until) {
     greeting own = greet_as(launch);
     answer got;
     char why[sizeof got.why * 4];
-    double left = until - zonal__tcp_now();
+    double left = until - zonal__clock();
     if (zonal__tcp_send(s, &own, sizeof own, GREETING_SECONDS) != 0 ||
         zonal__tcp_receive(s, &got, sizeof got, left > 0 ? left : 0) != 0 || got.word != the_word) {
         close(s);
@@ -234,9 +228,9 @@ static int try_file(const zonal__launch *launch, double until) {
 }
 
 static zonal_status come_to_first(const zonal__launch *launch, double seconds, int *out) {
-    double until = zonal__tcp_now() + seconds;
+    double until = zonal__clock() + seconds;
     int s = -1;
-    while (s == -1 && zonal__tcp_now() < until) {
+    while (s == -1 && zonal__clock() < until) {
         s = launch->rendezvous[0] ? try_file(launch, until)
                                   : try_address(launch, launch->host, launch->port, until);
         if (s == -1) usleep(100000);
@@ -367,7 +361,7 @@ static void admit(lobby *l) {
         close(s);
         return;
     }
-    l->guest[l->guests++] = (guest){.socket = s, .until = zonal__tcp_now() + GREETING_SECONDS};
+    l->guest[l->guests++] = (guest){.socket = s, .until = zonal__clock() + GREETING_SECONDS};
 }
 
 /* Reads what has come of a greeting; 0: the guest has left the lobby. */
@@ -378,7 +372,7 @@ static int listen_to(lobby *l, guest *g) {
         receive_guest(l, g);
         return 0;
     }
-    if (n == 0 || (n < 0 && !again()) || zonal__tcp_now() > g->until) {
+    if (n == 0 || (n < 0 && !again()) || zonal__clock() > g->until) {
         close(g->socket);
         return 0;
     }
@@ -397,9 +391,9 @@ static void attend(lobby *l) {
 }
 
 static zonal_status wait_for_all(lobby *l, double seconds) {
-    double until = zonal__tcp_now() + seconds;
+    double until = zonal__clock() + seconds;
     int missing = 1;
-    while (l->come < l->launch->ranks - 1 && zonal__tcp_now() < until) attend(l);
+    while (l->come < l->launch->ranks - 1 && zonal__clock() < until) attend(l);
     for (int i = 0; i < l->guests; i++) close(l->guest[i].socket);
     if (l->come == l->launch->ranks - 1) return ZONAL_OK;
     while (l->socket[missing] >= 0) missing++;

@@ -15,6 +15,9 @@ struct zonal__transport {
     /* A rank has ended or does not answer: nothing can be done together any more. The first rank
      * that is left is to say so. */
     int lost, speaker;
+    /* This rank has waited in vain for others elsewhere, as inside of NCCL. Finds out who is left,
+     * and fails with a sentence about the others. */
+    zonal_status (*call_roll)(zonal__transport *transport);
     /* In order: collective, and returns when every rank has come, or the deadline has passed.
      * Otherwise the job is ended as the transport can: MPI does not come back from that. */
     void (*close)(zonal__transport *transport, int in_order, int exit_status);

@@ -186,11 +186,11 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
 /* The ranks, which must agree on what an objective has beside its loss. */
 static zonal_status join(const zonal_objective_options *options, zonal_status status, int64_t views,
                          int64_t global_views, int64_t rows, int64_t dim, zonal__ranks **ranks) {
-    const zonal__agreed values[] = {{"the number of views", (double)views},
-                                    {"the number of global views", (double)global_views},
-                                    {"lambda", options->lambda},
-                                    {"the number of the gain's kind", options->gain},
-                                    {"the gain's value", options->gain_value}};
+    const zonal__agreed values[] = {{"the number of views", (double)views, NULL},
+                                    {"the number of global views", (double)global_views, NULL},
+                                    {"lambda", options->lambda, NULL},
+                                    {"the number of the gain's kind", options->gain, NULL},
+                                    {"the gain's value", options->gain_value, NULL}};
     return zonal__plan_join(&options->loss, status, rows, dim, values,
                             sizeof values / sizeof values[0], ranks);
 }

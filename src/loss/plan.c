@@ -344,32 +344,64 @@ static zonal_status build(zonal_plan *plan, const zonal__ranks *ranks) {
     return ZONAL_OK;
 }
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
 enum { AGREED = 24 }; /* values that ranks compare, at most */
 
-static void agree_on(zonal__agreed *list, int *count, const char *name, double value) {
-    list[(*count)++] = (zonal__agreed){name, value};
+static const char *word_at(const char *const *words, int i) {
+    for (int k = 0; words[k]; k++)
+        if (k == i) return words[k];
+    return NULL;
 }
 
-/* All that changes the numbers; ranks may differ in threads and, where rounding allows it, device.
- */
+static const char *estimator_word(int i) {
+    return word_at(zonal__estimator_words, i);
+}
+
+static const char *kl_norm_word(int i) {
+    return word_at(zonal__kl_norm_words, i);
+}
+
+static const char *precision_word(int i) {
+    return word_at(zonal__precision_words, i);
+}
+
+static const char *implementation_word(int i) {
+    return word_at(zonal__implementation_words, i);
+}
+
+static int method_number(const zonal_loss_options *options) {
+    const char *method = zonal__method_of(options), *name;
+    for (int i = 0; (name = zonal_method_name(i)) != NULL; i++)
+        if (strcmp(name, method) == 0) return i;
+    return -1;
+}
+
+/* All that changes the numbers; ranks may differ in device and threads. */
 static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__agreed *values,
                        int more, zonal__agreed list[AGREED]) {
-    int count = 0;
-    agree_on(list, &count, "the dimension", (double)dim);
-    agree_on(list, &count, "the number of the discrepancy", o->discrepancy);
-    agree_on(list, &count, "the number of the kernel family", o->kernel.family);
-    agree_on(list, &count, "the kernel's parameter", o->kernel.parameter.factor);
-    agree_on(list, &count, "the power of d in the kernel's parameter", o->kernel.parameter.power);
-    agree_on(list, &count, "the number of the estimator", o->estimator);
-    agree_on(list, &count, "the number of the KL norm", o->kl_norm);
-    agree_on(list, &count, "the number of the precision", o->precision);
-    agree_on(list, &count, "the number of the implementation", o->implementation);
-    agree_on(list, &count, "raw_value", o->raw_value);
-    agree_on(list, &count, "slices", (double)o->sliced.slices);
-    agree_on(list, &count, "knots", (double)o->sliced.knots);
-    agree_on(list, &count, "the range's low end", o->sliced.low);
-    agree_on(list, &count, "the range's high end", o->sliced.high);
-    agree_on(list, &count, "seed", (double)o->sliced.seed);
+    const zonal__agreed own[] = {
+        {"the method", method_number(o), zonal_method_name},
+        {"the dimension", (double)dim, NULL},
+        {"the kernel's parameter", o->kernel.parameter.factor, NULL},
+        {"the power of d in the kernel's parameter", o->kernel.parameter.power, NULL},
+        {"without_multiplicity", o->kernel.without_multiplicity, NULL},
+        {"the number of the spectrum's weights", (double)o->kernel.n_weights, NULL},
+        {"the estimator", o->estimator, estimator_word},
+        {"the KL norm", o->kl_norm, kl_norm_word},
+        {"the precision", o->precision, precision_word},
+        {"the implementation", o->implementation, implementation_word},
+        {"raw_value", o->raw_value, NULL},
+        {"slices", (double)o->sliced.slices, NULL},
+        {"knots", (double)o->sliced.knots, NULL},
+        {"the low end of the range", o->sliced.low, NULL},
+        {"the high end of the range", o->sliced.high, NULL},
+        {"times_n", o->sliced.times_n, NULL},
+        {"collapse_normalised", o->sliced.collapse_normalised, NULL},
+        {"seed", (double)o->sliced.seed, NULL},
+    };
+    int count = sizeof own / sizeof own[0];
+    memcpy(list, own, sizeof own);
     for (int i = 0; i < more && count < AGREED; i++) list[count++] = values[i];
     return count;
 }

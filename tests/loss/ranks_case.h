@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "batches.h"
+#include "core/error.h"
 #include "thread_ranks.h"
 #include "zonal/loss.h"
 
