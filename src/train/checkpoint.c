@@ -317,6 +317,37 @@ zonal_status zonal__checkpoint_load(zonal__trainer *t, const char *path) {
     return status;
 }
 
+/* ---- to other ranks -------------------------------------------------------------------------- */
+
+static zonal_status spread_parts(zonal__trainer *t, const zonal_communicator *c, const part *parts,
+                                 int count, float *staging) {
+    for (int k = 0; k < count; k++) {
+        float *block;
+        ZONAL_TRY(reach(t, &parts[k], staging, &block));
+        ZONAL_TRY(c->broadcast(c->context, block, (int64_t)part_bytes(t, &parts[k]), 0, NULL));
+        ZONAL_TRY(put_back(t, &parts[k], block));
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__checkpoint_spread(zonal__trainer *t, const zonal_communicator *c) {
+    char prefix[MOST_STATES][NAME];
+    part parts[2 + MOST_STATES];
+    float *staging = NULL;
+    int64_t step = t->done;
+    int count = 0;
+    zonal_status status;
+    if (!c) return ZONAL_OK;
+    status = list_parts(t, prefix, parts, &count);
+    if (status == ZONAL_OK) status = alloc_staging(t, &staging);
+    status = zonal__ranks_agree(t->ranks, status);
+    if (status == ZONAL_OK) status = spread_parts(t, c, parts, count, staging);
+    if (status == ZONAL_OK) status = c->broadcast(c->context, &step, sizeof step, 0, NULL);
+    zonal__free(staging);
+    ZONAL_TRY(status);
+    return zonal__ranks_agree(t->ranks, c->rank > 0 ? zonal__trainer_resume_at(t, step) : ZONAL_OK);
+}
+
 zonal_status zonal__checkpoint_configuration(const char *path, char **text) {
     zonal__safetensors *file;
     const char *note;

@@ -30,6 +30,12 @@ int64_t zonal__snapshot_step(const zonal__snapshot *snapshot); /* steps done whe
  * trainer is then unchanged. */
 zonal_status zonal__checkpoint_load(zonal__trainer *trainer, const char *path);
 
+/* Collective, after rank 0 has loaded one or begun: every rank's trainer becomes what rank 0's is,
+ * so that one file serves any number of ranks and they begin with the same bits. The communicator
+ * takes host memory, whatever the trainer's takes; NULL: one rank, and nothing to do. */
+zonal_status zonal__checkpoint_spread(zonal__trainer *trainer,
+                                      const zonal_communicator *communicator);
+
 /* The configuration that a checkpoint was made with, as the trainer's options had it; *text is NULL
  * where it has none, else release it with zonal__free. ZONAL_FORMAT for a file that is damaged. */
 zonal_status zonal__checkpoint_configuration(const char *path, char **text);
