@@ -175,7 +175,7 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
                             : zonal__implementation_words[info.implementation];
     ZONAL_TRY_GOTO(status, done, draw_rows(n, d, loss->precision, &x));
     if (!zonal__device_is_host(s->device)) {
-        zonal__cli_rows rows = {n, d, ZONAL_PRECISION_FP32, x};
+        zonal__cli_rows rows = {n, d, ZONAL_PRECISION_FP32, x, n};
         double us = 0;
         status = zonal__cli_time_on(plan, s->device, &rows, &us, &r->runs);
         r->ms = r->least_ms = us / 1e3;
