@@ -275,10 +275,10 @@ static zonal_status build_rest(zonal__trainer *t) {
 /* Ranks whose networks or batches differ would add up what does not belong together. */
 static zonal_status meet(zonal__trainer *t, zonal_status status) {
     const zonal__agreed values[] = {
-        {"the batch", (double)t->options.loader.batch},
-        {"the micro-batch", (double)t->options.loader.share.of},
-        {"the number of parameters", t->model ? (double)t->model->graph.parameter_size : 0},
-        {"own_norms", t->options.own_norms}};
+        {"the batch", (double)t->options.loader.batch, NULL},
+        {"the micro-batch", (double)t->options.loader.share.of, NULL},
+        {"the number of parameters", t->model ? (double)t->model->graph.parameter_size : 0, NULL},
+        {"own_norms", t->options.own_norms, NULL}};
     return zonal__ranks_create(t->options.communicator, t->device, t->rows, values,
                                sizeof values / sizeof values[0], status, &t->ranks);
 }
