@@ -52,16 +52,22 @@ mv "$first" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libzonal.a)")
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 
-# Every installed header must stand alone, in C and for a C++ compiler too.
+# Every installed header must stand alone, in C and for a C++ compiler too; zonal/mpi.h with what MPI's
+# compiler adds.
 headers_alone() {
-    local header name language
+    local header name language more
     for header in "$prefix"/include/zonal/*.h; do
         name=zonal/$(basename "$header")
+        more=()
+        if [[ $name == zonal/mpi.h ]]; then
+            command -v mpicc >/dev/null || continue
+            read -r -a more < <(mpicc -show 2>/dev/null | tr ' ' '\n' | sed -n 's/^-I/-isystem/p' | tr '\n' ' '; echo)
+        fi
         for language in c c++; do
             if [[ $language == c++ ]] && ! command -v c++ >/dev/null; then continue; fi
             echo "#include <$name>" |
                 "$cc" -x "$language" -Wall -Wextra -Werror -pedantic -fsyntax-only \
-                    -I "$prefix/include" - || return 1
+                    "${more[@]}" -I "$prefix/include" - || return 1
         done
     done
 }
