@@ -52,22 +52,21 @@ mv "$first" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libzonal.a)")
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 
-# Every installed header must stand alone, in C and for a C++ compiler too; zonal/mpi.h with what MPI's
-# compiler adds.
+# Every installed header must stand alone, in C and for a C++ compiler too; zonal/mpi.h where there is
+# an MPI.
 headers_alone() {
-    local header name language more
+    local header name language mpi
+    read -ra mpi <<<"$(pkg-config --cflags-only-I mpi-c 2>/dev/null | sed 's/-I/-isystem /g')"
     for header in "$prefix"/include/zonal/*.h; do
         name=zonal/$(basename "$header")
-        more=()
-        if [[ $name == zonal/mpi.h ]]; then
-            command -v mpicc >/dev/null || continue
-            read -r -a more < <(mpicc -show 2>/dev/null | tr ' ' '\n' | sed -n 's/^-I/-isystem/p' | tr '\n' ' '; echo)
+        if [[ $name == zonal/mpi.h ]] && ! echo '#include <mpi.h>' | "$cc" -fsyntax-only "${mpi[@]}" -x c -; then
+            continue
         fi
         for language in c c++; do
             if [[ $language == c++ ]] && ! command -v c++ >/dev/null; then continue; fi
             echo "#include <$name>" |
                 "$cc" -x "$language" -Wall -Wextra -Werror -pedantic -fsyntax-only \
-                    "${more[@]}" -I "$prefix/include" - || return 1
+                    -I "$prefix/include" "${mpi[@]}" - || return 1
         done
     done
 }
