@@ -177,17 +177,27 @@ static zonal_status settle(const bench *b) {
     return b->c && b->c->on_device ? zonal__job_wait(b->job, b->device, NULL) : ZONAL_OK;
 }
 
-/* Microseconds of one call, of many in a row, which all ranks begin together. */
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Microseconds of one call: the median of many in a row, which all ranks begin together. */
 static zonal_status time_call(const exchange *e, operation which, int64_t bytes, double *us) {
-    int runs = bytes <= 1 << 16 ? 200 : (int)((1 << 26) / bytes) + 3;
-    double begin;
+    enum { MOST = 200 };
+    int runs = bytes <= 1 << 16 ? MOST : (int)((1 << 26) / bytes) + 3;
+    double times[MOST];
     ZONAL_TRY(call(e, which, bytes));
     ZONAL_TRY(call(e, ALL_REDUCE, 8));
     ZONAL_TRY(settle(e->bench));
-    begin = zonal__now();
-    for (int i = 0; i < runs; i++) ZONAL_TRY(call(e, which, bytes));
-    ZONAL_TRY(settle(e->bench));
-    *us = 1e6 * (zonal__now() - begin) / runs;
+    for (int i = 0; i < runs; i++) {
+        double begin = zonal__now();
+        ZONAL_TRY(call(e, which, bytes));
+        ZONAL_TRY(settle(e->bench));
+        times[i] = zonal__now() - begin;
+    }
+    qsort(times, (size_t)runs, sizeof *times, by_size);
+    *us = 1e6 * times[runs / 2];
     return ZONAL_OK;
 }
 
@@ -362,30 +372,25 @@ static zonal_status prepare(task *t, int64_t first, int64_t rows, zonal_precisio
     return status;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* All ranks run as often as rank 0 finds right: about half a second, and at least three times. */
+/* All ranks run as often as rank 0 finds right: about half a second, and at least three times. The
+ * least time counts: among ranks that wait for each other, one that is held up holds up all. */
 static zonal_status repeat(const task *t, const zonal_communicator *host, meter *m, double *seconds,
                            double *exchanged) {
-    enum { MOST = 200 };
-    double times[MOST], spent[MOST], begin = zonal__now(), runs;
+    double begin = zonal__now(), runs;
     ZONAL_TRY(execute(t, 0));
-    runs = fmin(MOST, fmax(3, 0.5 / (zonal__now() - begin)));
+    runs = fmin(200, fmax(3, 0.5 / (zonal__now() - begin)));
     if (host) ZONAL_TRY(host->broadcast(host->context, &runs, sizeof runs, 0, NULL));
+    *seconds = INFINITY;
     for (int i = 0; i < (int)runs; i++) {
+        double time;
         m->seconds = 0;
         begin = zonal__now();
         ZONAL_TRY(execute(t, i + 1));
-        times[i] = zonal__now() - begin;
-        spent[i] = m->seconds;
+        time = zonal__now() - begin;
+        if (time >= *seconds) continue;
+        *seconds = time;
+        *exchanged = m->seconds;
     }
-    qsort(times, (size_t)runs, sizeof *times, by_size);
-    qsort(spent, (size_t)runs, sizeof *spent, by_size);
-    *seconds = times[(int)runs / 2];
-    *exchanged = spent[(int)runs / 2];
     return ZONAL_OK;
 }
 

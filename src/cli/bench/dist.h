@@ -36,7 +36,7 @@ zonal_status zonal__dist_loss(const zonal__dist_bench *bench, const char *method
 zonal_status zonal__dist_cost(const zonal__dist_bench *bench, const zonal_loss_options *loss,
                               int64_t rows, zonal__cost *cost);
 
-/* The median time in seconds of value and gradient of rows "first" to first + rows, on the bench's
+/* The least time in seconds of value and gradient of rows "first" to first + rows, on the bench's
  * device; collective where the loss has a communicator. "exchanged", unless NULL, receives what of
  * it was spent in the communicator's calls, NAN where they only put work on a stream. */
 zonal_status zonal__dist_time(const zonal__dist_bench *bench, const zonal_loss_options *loss,
