@@ -3,11 +3,12 @@
 
     bench/python_loss.py [--device cuda] [--part overhead,table,resnet] [--dim 256] [--batch 256,4096]
 
-    overhead  a loss at B = 256, value and gradient: the bare C call, the module's forward and backward, and both
-              replayed from a CUDA graph; microseconds of wall time per iteration
-    table     the modules against plain PyTorch (loss_torch.py), eager and compiled: milliseconds and peak memory
-    resnet    a step of a compiled ResNet-18 with the module inside (train_torch.py's network): graph breaks, and
-              the share of the loss
+    overhead  a loss at B = 256, value and gradient: the bare C call, the module's forward and backward, and
+              both replayed from a CUDA graph; microseconds of wall time per iteration
+    table     the modules against plain PyTorch (loss_torch.py), eager and compiled: milliseconds and peak
+              memory
+    resnet    a step of a compiled ResNet-18 with the module inside (train_torch.py's network): graph breaks,
+              and the share of the loss
 
 Every line names its part. What does not fit into memory is null. On the CPU it runs too, with small batches.
 PYTHONPATH and ZONAL_LIBRARY say which zonal is measured; the exit status is 3 where there is no PyTorch.
@@ -192,7 +193,8 @@ def resnet(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    usual = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=usual)
     parser.add_argument("--part", default="overhead,table,resnet")
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--batch", default="")
@@ -201,13 +203,15 @@ def main():
     parser.add_argument("--views-batch", type=int, default=256)
     parser.add_argument("--width", type=float, default=1)
     options = parser.parse_args()
-    usual = "256,1024,4096,16384,65536" if options.device == "cuda" else "256,1024"
-    options.batch = [int(batch) for batch in (options.batch or usual).split(",")]
+    batches = "256,1024,4096,16384,65536" if options.device == "cuda" else "256,1024"
+    options.batch = [int(batch) for batch in (options.batch or batches).split(",")]
     options.method = options.method.split(",")
     torch.set_float32_matmul_precision("high")
     parts = {"overhead": overhead, "table": table, "resnet": resnet}
     about = {"torch": torch.__version__, "device": options.device,
-             "model": torch.cuda.get_device_name() if options.device == "cuda" else f"{os.cpu_count()} processors"}
+             "model": f"{os.cpu_count()} processors"}
+    if options.device == "cuda":
+        about["model"] = torch.cuda.get_device_name()
     for part in options.part.split(","):
         for line in parts[part](options):
             print(json.dumps({**line, **about}), flush=True)

@@ -7,7 +7,7 @@ import unittest
 
 from torch_case import MODERN, Case, slow, torch
 
-BENCH = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../bench/python_loss.py"))
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../bench/python_loss.py")
 
 
 def lines_of(*arguments):
@@ -21,7 +21,8 @@ def lines_of(*arguments):
 @slow
 class Bench(Case):
     def test_overhead_and_table(self):
-        first, second = lines_of("--part", "overhead,table", "--method", "mmd-band", "--batch", "64", "--dim", "8")
+        first, second = lines_of("--part", "overhead,table", "--method", "mmd-band", "--batch", "64",
+                                 "--dim", "8")
         self.assertEqual((first["part"], second["part"]), ("overhead", "table"))
         self.assertTrue(0 < first["bare_us"] and 0 < first["module_us"])
         self.assertTrue(0 < second["zonal_ms"] and 0 < second["torch_ms"])
@@ -29,7 +30,8 @@ class Bench(Case):
 
     @unittest.skipUnless(MODERN, "torch.compile is asked of PyTorch 2.4 and later")
     def test_a_compiled_network_has_no_graph_break(self):
-        (line,) = lines_of("--part", "resnet", "--row", "resnet18@32", "--views-batch", "4", "--width", "0.125")
+        (line,) = lines_of("--part", "resnet", "--row", "resnet18@32", "--views-batch", "4",
+                           "--width", "0.125")
         self.assertEqual(line["zonal_graph_breaks"], 0)
         self.assertTrue(0 < line["no_loss_ms"] and 0 < line["zonal_ms"])
 
