@@ -28,7 +28,7 @@ foreach(answer OPENBLAS_WORKS LAPACKE_IN_OPENBLAS LAPACKE_WORKS)
 endforeach()
 
 # What is set by hand, as in -DZONAL_PNG_LIBRARY=FILE -DZONAL_PNG_INCLUDE=FOLDER, is not looked for.
-set(by_hand OPENBLAS LAPACKE CUDNN JPEG PNG WEBP GIF TIFF ZLIB)
+set(by_hand OPENBLAS LAPACKE CUDNN MPI JPEG PNG WEBP GIF TIFF ZLIB)
 list(TRANSFORM by_hand REPLACE "(.+)" "ZONAL_\\1_LIBRARY;ZONAL_\\1_INCLUDE")
 foreach(variable IN LISTS by_hand ITEMS ZONAL_PYTHON)
     if(${variable} AND NOT EXISTS "${${variable}}")
@@ -233,6 +233,38 @@ zonal_library(WEBP webp/decode.h webp libwebp-dev)
 zonal_library(GIF gif_lib.h gif libgif-dev)
 zonal_library(TIFF tiffio.h tiff libtiff-dev)
 zonal_library(ZLIB zlib.h z zlib1g-dev)
+
+# MPI, for src/dist. Several may be installed; the one that Debian's alternatives or mpicc on PATH
+# point at is the one whose mpirun is used. CMake's own module asks the compiler wrapper for each
+# language, which takes longer than all else here.
+if(ZONAL_MPI STREQUAL "OFF")
+    zonal_note(MPI "off")
+else()
+    unset(PC_MPI_INCLUDE_DIRS)
+    if(PkgConfig_FOUND)
+        pkg_search_module(PC_MPI QUIET mpi-c ompi-c mpich)
+    endif()
+    find_program(mpicc NAMES mpicc NO_CACHE)
+    unset(mpi_prefix)
+    if(mpicc)
+        get_filename_component(mpi_prefix ${mpicc} DIRECTORY)
+        get_filename_component(mpi_prefix ${mpi_prefix} DIRECTORY)
+    endif()
+    find_path(ZONAL_MPI_INCLUDE NAMES mpi.h HINTS ${PC_MPI_INCLUDE_DIRS} ${mpi_prefix}
+        PATH_SUFFIXES include openmpi mpich NO_CACHE)
+    find_library(ZONAL_MPI_LIBRARY NAMES mpi mpich HINTS ${PC_MPI_LIBRARY_DIRS} ${mpi_prefix}
+        PATH_SUFFIXES lib openmpi/lib NO_CACHE)
+    if(ZONAL_MPI_INCLUDE AND ZONAL_MPI_LIBRARY)
+        zonal_in_use(${ZONAL_MPI_LIBRARY} ${ZONAL_MPI_INCLUDE}/mpi.h)
+        add_library(zonal_dep_mpi INTERFACE)
+        target_include_directories(zonal_dep_mpi SYSTEM INTERFACE ${ZONAL_MPI_INCLUDE})
+        target_link_libraries(zonal_dep_mpi INTERFACE ${ZONAL_MPI_LIBRARY})
+        target_compile_definitions(zonal_dep_mpi INTERFACE ZONAL_HAVE_MPI)
+        zonal_note(MPI "${ZONAL_MPI_LIBRARY}")
+    else()
+        zonal_absent(MPI "libopenmpi-dev is not installed")
+    endif()
+endif()
 
 # The tests use Debian's modules (python3-numpy, python3-mpmath), which only Debian's own
 # interpreter sees; another python3 may well come first on PATH.

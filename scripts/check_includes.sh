@@ -51,6 +51,7 @@ BEGIN {
         "|vector_types|host_defines)"
     network_header = "^(cudnn|cublasLt)"
     cpu_header = "^(cblas|f77blas|lapack|openblas|omp\\.h|dnnl|oneapi/|mkl)"
+    mpi_header = "^mpi\\.h"
     data_header = "^(jpeglib|jerror|turbojpeg|png\\.h|pngconf|webp/|gif_lib|tiff|zlib|zconf)"
 
     # the C17 library: all that a public header may include
@@ -137,7 +138,10 @@ FNR == 1 {
             fault("BLAS, LAPACK and OpenMP headers belong to src/backend/cpu only: " name)
         else if (name ~ data_header && here != "data")
             fault("the libraries of image and data files belong to src/data only: " name)
-        else if (kind == "\"" || layer_of(name) != "") {
+        else if (name ~ mpi_header) {
+            if (here != "dist" && path != "zonal/mpi.h")
+                fault("MPI belongs to src/dist and zonal/mpi.h only: " name)
+        } else if (kind == "\"" || layer_of(name) != "") {
             there = layer_of(name)
             if (there == "")
                 fault("name the folder, from src/ or include/: \"" name "\"")
@@ -152,6 +156,7 @@ FNR == 1 {
 
     if (code ~ /^[ \t]*#[ \t]*(el)?if/ && code ~ /ZONAL_HAVE_/ &&
         here !~ /^(backend|ref|cpu|cuda)(\/training)?$/ &&
+        !(here == "dist" && code ~ /ZONAL_HAVE_MPI/) &&
         !(here == "data" && code ~ /ZONAL_HAVE_(JPEG|PNG|WEBP|GIF|TIFF|ZLIB)/))
         fault("what was built in is known under src/backend only: ask the device")
 

@@ -85,6 +85,8 @@ if [[ $task != build ]]; then
     need python3-mpmath module mpmath               # reference values to many digits
     need python3-pil module PIL                     # images to read, and Pillow's own answer
     need python3-h5py module h5py                   # HDF5 files to read
+    need libopenmpi-dev has mpicc                   # ranks over MPI
+    need openmpi-bin has mpirun                     # their launcher
 fi
 if [[ $task == ci ]]; then
     need python3-sklearn module sklearn             # logistic regression and k-NN to compare with

@@ -110,6 +110,20 @@ typedef struct zonal__runtime {
     zonal_status (*time)(const zonal__device *device,
                          zonal_status (*enqueue)(void *context, void *stream), void *context,
                          int graph, int warm, int runs, double *microseconds);
+
+    /* Whether what was before the event is done, without waiting for it. */
+    zonal_status (*event_done)(const zonal__device *device, void *event, int *done);
+
+    /* For what works on devices and is no part of zonal: the library of collective calls between
+     * ranks that takes this backend's memory and streams, "nccl"; NULL: there is none, and nothing
+     * below. */
+    const char *collectives;
+    /* Such libraries take the calling thread's current device: makes it this one. "before" is for
+     * leave, which goes back to the one before. */
+    zonal_status (*enter)(const zonal__device *device, int *before);
+    void (*leave)(int before);
+    /* A text that no other device of the machine has, whatever processes call it. */
+    zonal_status (*identify)(const zonal__device *device, char *out, size_t size);
 } zonal__runtime;
 
 /* For the backends of the host: one device, the processor, whose streams do everything at once. */
@@ -200,6 +214,11 @@ static inline zonal_status zonal__device_event_hold(const zonal__device *device,
 /* The processor waits. */
 static inline zonal_status zonal__device_event_wait(const zonal__device *device, void *event) {
     return device->backend->runtime->event_wait(device, event);
+}
+
+static inline zonal_status zonal__device_event_done(const zonal__device *device, void *event,
+                                                    int *done) {
+    return device->backend->runtime->event_done(device, event, done);
 }
 
 static inline int zonal__device_has_graphs(const zonal__device *device) {

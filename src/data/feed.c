@@ -38,6 +38,7 @@ struct zonal__feed {
     int64_t next; /* the step that is prepared next, or has been and is not released */
     zonal__batch batch;
     int longest; /* side of an image */
+    int64_t own; /* samples of a step */
 
     int resident;
     zonal__resident images;     /* which there are, on the host */
@@ -192,7 +193,7 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
     ZONAL_TRY(zonal__device_event_create(f->device, &t->copied));
     ZONAL_TRY(zonal__device_event_create(f->device, &t->used));
     for (int g = 0; g < o->groups; g++) {
-        size_t bytes = (size_t)(o->group[g].views * o->batch) * sizeof(zonal__view);
+        size_t bytes = (size_t)(o->group[g].views * f->own) * sizeof(zonal__view);
         void *memory;
         ZONAL_TRY(alloc_device(f, bytes, "the parameters of views", &t->views[g]));
         if (!f->resident) continue;
@@ -201,7 +202,7 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
     }
     if (f->resident) return ZONAL_OK;
     ZONAL_TRY(alloc_device(f, zonal__loader_most_bytes(f->loader), "images", &t->pixels));
-    return alloc_device(f, (size_t)o->batch * sizeof(zonal__image_place), "images", &t->places);
+    return alloc_device(f, (size_t)f->own * sizeof(zonal__image_place), "images", &t->places);
 }
 
 static zonal_status make_engines(zonal__feed *f) {
@@ -209,7 +210,7 @@ static zonal_status make_engines(zonal__feed *f) {
     for (int g = 0; g < o->groups; g++) {
         const zonal__view_group *group = &o->group[g];
         zonal__views_spec spec;
-        zonal__loader_views_spec(o, g, f->longest, group->views * o->batch, &spec);
+        zonal__loader_views_spec(o, g, f->longest, group->views * f->own, &spec);
         spec.device = f->device;
         ZONAL_TRY(f->table->create(&spec, &f->engine[g]));
         size_t elements =
@@ -225,10 +226,11 @@ static zonal_status make_resident(zonal__feed *f) {
     const zonal__loader_options *o = &f->options.loader;
     ZONAL_TRY(upload_all(f));
     ZONAL_TRY(zonal__steps_init(o->source->count, o->batch, o->seed, o->in_order, &f->steps));
-    ZONAL_TRY(ZONAL_NEW(&f->samples, o->batch, "the samples of a batch"));
+    f->steps.share = o->share;
+    ZONAL_TRY(ZONAL_NEW(&f->samples, f->own, "the samples of a batch"));
     f->batch.samples = f->samples;
     if (!o->source->labels) return ZONAL_OK;
-    ZONAL_TRY(ZONAL_NEW(&f->labels, o->batch, "the labels of a batch"));
+    ZONAL_TRY(ZONAL_NEW(&f->labels, f->own, "the labels of a batch"));
     f->batch.labels = f->labels;
     return ZONAL_OK;
 }
@@ -258,6 +260,7 @@ static zonal_status build(zonal__feed *f) {
     ZONAL_TRY(choose_data_location(f));
     ZONAL_TRY(zonal__device_stream_create(f->device, &f->copies));
     f->next = o->first_step;
+    f->own = zonal__share_count(&o->share, o->batch);
     o->raw = 1;
     o->device = f->device;
     if (f->resident) {

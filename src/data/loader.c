@@ -39,6 +39,7 @@ struct zonal__loader {
     const zonal__views_table *table;
     size_t element, room; /* bytes: of an element of the views; raw: of an image at most */
     int longest;          /* side of an image that views are made of, at most */
+    int64_t own;          /* samples of a batch, at most */
 
     pthread_mutex_t lock;
     pthread_cond_t work, ready; /* a slot became free; a batch became whole */
@@ -203,12 +204,26 @@ zonal_status zonal__loader_next(zonal__loader *l, const zonal__batch **batch) {
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
+static zonal_status check_share(const zonal__loader_options *o) {
+    const zonal__share *share = &o->share;
+    if (share->of == 0 && share->first == 0 && share->count == 0) return ZONAL_OK;
+    if (share->of > 0 && o->batch % share->of == 0 && share->first >= 0 && share->count > 0 &&
+        share->count <= share->of - share->first)
+        return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "a loader's share, %lld images from %lld on of every %lld, must be a part of "
+                      "a number that divides the batch of %lld",
+                      (long long)share->count, (long long)share->first, (long long)share->of,
+                      (long long)o->batch);
+}
+
 zonal_status zonal__loader_check(const zonal__loader_options *o) {
     if (o->batch < 1 || o->batch > o->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a batch must have from 1 to %lld images, all there are "
                           "in %s, got %lld",
                           (long long)o->source->count, o->source->path, (long long)o->batch);
+    ZONAL_TRY(check_share(o));
     if (o->groups < 1 || o->groups > ZONAL__LOADER_GROUPS || o->first_step < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "a loader has 1 or %d groups of views and begins at a "
@@ -265,6 +280,7 @@ static void set_defaults(zonal__loader *l) {
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
     l->table = zonal__training_cpu()->views;
     l->filling = l->next = o->first_step;
+    l->own = zonal__share_count(&o->share, o->batch);
     find_sizes(l);
 }
 
@@ -289,22 +305,22 @@ static void free_raw(const zonal__loader *l, void *memory) {
 static zonal_status make_slot(const zonal__loader *l, slot *s) {
     const zonal__loader_options *o = &l->options;
     s->batch.step = -1;
-    ZONAL_TRY(ZONAL_NEW(&s->samples, o->batch, "the samples of a batch"));
+    ZONAL_TRY(ZONAL_NEW(&s->samples, l->own, "the samples of a batch"));
     s->batch.samples = s->samples;
     if (o->source->labels) {
-        ZONAL_TRY(ZONAL_NEW(&s->labels, o->batch, "the labels of a batch"));
+        ZONAL_TRY(ZONAL_NEW(&s->labels, l->own, "the labels of a batch"));
         s->batch.labels = s->labels;
     }
     if (o->raw) {
-        ZONAL_TRY(alloc_raw(l, (size_t)o->batch * sizeof *s->places, "the images of a batch",
-                            &s->places));
+        ZONAL_TRY(
+            alloc_raw(l, (size_t)l->own * sizeof *s->places, "the images of a batch", &s->places));
         ZONAL_TRY(alloc_raw(l, zonal__loader_most_bytes(l), "the images of a batch", &s->pixels));
         s->batch.places = s->places;
         s->batch.pixels = s->pixels;
     }
     for (int g = 0; g < o->groups; g++) {
         const zonal__view_group *group = &o->group[g];
-        int64_t views = group->views * o->batch;
+        int64_t views = group->views * l->own;
         if (o->raw) {
             ZONAL_TRY(alloc_raw(l, (size_t)views * sizeof(zonal__view), "the parameters of views",
                                 &s->parameters[g]));
@@ -372,6 +388,7 @@ static zonal_status build(zonal__loader *l) {
     l->locks = 1;
     ZONAL_TRY(zonal__steps_init(l->options.source->count, l->options.batch, l->options.seed,
                                 l->options.in_order, &l->steps));
+    l->steps.share = l->options.share;
     ZONAL_TRY(ZONAL_NEW(&l->slots, l->options.ahead, "the batches in flight"));
     for (int i = 0; i < l->options.ahead; i++) ZONAL_TRY(make_slot(l, &l->slots[i]));
     ZONAL_TRY(ZONAL_NEW(&l->workers, l->options.workers, "the workers"));
@@ -430,5 +447,5 @@ int zonal__loader_longest(const zonal__loader *l) {
 }
 
 size_t zonal__loader_most_bytes(const zonal__loader *l) {
-    return (size_t)l->options.batch * l->room;
+    return (size_t)l->own * l->room;
 }

@@ -11,7 +11,8 @@
  *     zonal__loader_destroy(loader);
  *
  * What a batch holds is a function of (seed, step) alone (data/source.h): neither the number of
- * workers nor where a run began changes it.
+ * workers nor where a run began changes it. A loader may make a share of each batch, for one of
+ * several ranks; all of them together make what one would.
  *
  * Two kinds of batches:
  *     views      (raw 0) float or bf16 arrays, made on the host by the workers
@@ -51,7 +52,8 @@ int zonal__max_side(int view_side);
 
 typedef struct zonal__loader_options {
     zonal__source *source; /* not owned */
-    int64_t batch;
+    int64_t batch;         /* images of a step, of all ranks */
+    zonal__share share;    /* those that this loader makes; all 0: all of them */
     int groups;
     zonal__view_group group[ZONAL__LOADER_GROUPS];
     int channels;          /* of the views: 1 or 3 */
@@ -71,7 +73,7 @@ typedef struct zonal__loader_options {
 } zonal__loader_options;
 
 typedef struct zonal__batch {
-    int64_t step, epoch, count; /* count: samples, at most options.batch */
+    int64_t step, epoch, count; /* count: samples, at most those of options.share */
     const int64_t *samples;     /* [count]: numbers in the source */
     const int32_t *labels;      /* [count]; NULL: unlabelled */
     /* raw 0: group g as [views][count][height][width][channels] */

@@ -273,15 +273,27 @@ void zonal__steps_fini(zonal__steps *steps) {
     steps->order = NULL;
 }
 
+static int is_shared(const zonal__share *share, int64_t i) {
+    int64_t number = share->of > 0 ? i % share->of - share->first : 0;
+    return share->of == 0 || (number >= 0 && number < share->count);
+}
+
+int64_t zonal__share_count(const zonal__share *share, int64_t batch) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < batch; i++) count += is_shared(share, i);
+    return count;
+}
+
 int64_t zonal__steps_samples(zonal__steps *steps, int64_t step, int64_t *epoch, int64_t *samples) {
     int64_t first = step % steps->per_epoch * steps->batch, left = steps->count - first;
-    int64_t n = left < steps->batch ? left : steps->batch;
+    int64_t n = left < steps->batch ? left : steps->batch, own = 0;
     *epoch = step / steps->per_epoch;
     if (!steps->in_order && *epoch != steps->order_epoch) {
         zonal__order_shuffle(steps->seed, (uint32_t)*epoch, steps->count, steps->order);
         steps->order_epoch = *epoch;
     }
     for (int64_t i = 0; i < n; i++)
-        samples[i] = steps->in_order ? first + i : steps->order[first + i];
-    return n;
+        if (is_shared(&steps->share, i))
+            samples[own++] = steps->in_order ? first + i : steps->order[first + i];
+    return own;
 }

@@ -154,10 +154,20 @@ zonal_status zonal__source_textures(const zonal__source_options *options, zonal_
 /* order [n] = 0 ... n-1, shuffled (Fisher-Yates) by (seed, epoch). */
 void zonal__order_shuffle(uint64_t seed, uint32_t epoch, int64_t n, int64_t *order);
 
+/* The part of a step's images that one of several ranks takes: of every "of" in a row those from
+ * number "first" on, "count" of them. All 0: all of them. */
+typedef struct zonal__share {
+    int64_t of, first, count;
+} zonal__share;
+
+/* How many of a step of "batch" images they are. */
+int64_t zonal__share_count(const zonal__share *share, int64_t batch);
+
 typedef struct zonal__steps {
-    int64_t count, batch; /* images in all; in a step */
+    int64_t count, batch; /* images in all; in a step, of all ranks */
     uint64_t seed;
     int in_order;
+    zonal__share share;  /* may be set after init */
     int64_t per_epoch;   /* steps */
     int64_t *order;      /* [count]; NULL: in order */
     int64_t order_epoch; /* whose order that is; -1: none */
@@ -168,7 +178,8 @@ zonal_status zonal__steps_init(int64_t count, int64_t batch, uint64_t seed, int 
                                zonal__steps *steps);
 void zonal__steps_fini(zonal__steps *steps);
 
-/* The samples of a step; returns how many they are. Quickest when steps come in order. */
+/* The samples of a step, of its share; returns how many they are. Quickest when steps come in
+ * order. */
 int64_t zonal__steps_samples(zonal__steps *steps, int64_t step, int64_t *epoch, int64_t *samples);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct step {
     zonal__layer *layer;
     zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
     int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
+    int64_t complete;           /* once it has gone back: where complete gradients begin */
 } step;
 
 struct zonal__run {
@@ -29,9 +30,19 @@ struct zonal__run {
     void *scratch;         /* of whichever layer runs */
     void *own_projections; /* in the arena: where they go unless the caller has a place */
     int may_go_back;       /* a training forward has been, and no backward since */
+    zonal__run_watcher *watcher;
+    void *watcher_context;
 };
 
 /* ---- layers ---------------------------------------------------------------------------------- */
+
+static int normalises(const zonal__node *node) {
+    return node->layer.kind == ZONAL__LAYER_NORM || node->layer.kind == ZONAL__LAYER_NORM_POOL;
+}
+
+static int has_weight(const zonal__node *node) {
+    return node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR;
+}
 
 static zonal_status make_step(zonal__run *run, int i) {
     const zonal__node *node = &run->model->graph.nodes[i];
@@ -45,6 +56,10 @@ static zonal_status make_step(zonal__run *run, int i) {
     s->spec.forward_only = run->spec.forward_only;
     s->spec.threads = run->spec.threads;
     s->spec.device = run->model->device;
+    if (normalises(node)) {
+        s->spec.communicator = run->spec.communicator;
+        s->spec.all_n = run->spec.all_n;
+    }
     ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
     ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
     return run->model->table->create(&s->spec, &s->layer);
@@ -122,20 +137,18 @@ static void *array_of(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS
 static void point_to_parameters(const zonal__model *model, const zonal__node *node,
                                 zonal__layer_arrays *arrays) {
     const zonal__entry *entry = &model->graph.entries[node->entry];
-    int normalises =
-        node->layer.kind == ZONAL__LAYER_NORM || node->layer.kind == ZONAL__LAYER_NORM_POOL;
-    if (node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR) {
+    if (has_weight(node)) {
         arrays->weight = model->bf16 ? (const void *)(model->bf16 + entry->offset)
                                      : (const void *)(model->parameters + entry->offset);
         arrays->dweight = model->gradients + entry->offset;
     }
-    if (normalises) {
+    if (normalises(node)) {
         arrays->scale = model->parameters + entry->offset;
         arrays->dscale = model->gradients + entry->offset;
         arrays->running_mean = model->statistics + entry[2].offset;
         arrays->running_variance = model->statistics + entry[3].offset;
     }
-    if (normalises || node->layer.bias) {
+    if (normalises(node) || node->layer.bias) {
         arrays->bias = model->parameters + entry[1].offset;
         arrays->dbias = model->gradients + entry[1].offset;
     }
@@ -154,6 +167,25 @@ static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) 
     s->arrays.dx = array_of(run, life, node->x, s->dx);
     s->arrays.dresidual = array_of(run, life, node->residual, s->dresidual);
     point_to_parameters(run->model, node, &s->arrays);
+}
+
+/* Where the parameters of a node end in their block; 0: it has none. */
+static int64_t end_of_parameters(const zonal__model *model, const zonal__node *node) {
+    const zonal__entry *last = &model->graph.entries[node->entry];
+    if (!normalises(node) && !has_weight(node)) return 0;
+    if (normalises(node) || node->layer.bias) last++;
+    return last->offset + last->count;
+}
+
+/* Entries do not stand in the order of the nodes: what lies behind all that earlier nodes have is
+ * complete. */
+static void find_complete(zonal__run *run) {
+    int64_t end = 0;
+    for (int i = 0; i < run->count; i++) {
+        int64_t own = end_of_parameters(run->model, &run->model->graph.nodes[i]);
+        run->steps[i].complete = end;
+        if (own > end) end = own;
+    }
 }
 
 /* ---- a run's life ---------------------------------------------------------------------------- */
@@ -196,6 +228,7 @@ static zonal_status fill(zonal__run *run) {
     ZONAL_TRY(ZONAL_NEW(&run->steps, run->model->graph.node_count, "the layers"));
     run->count = run->model->graph.node_count;
     for (int i = 0; i < run->count; i++) ZONAL_TRY(make_step(run, i));
+    find_complete(run);
     ZONAL_TRY(alloc_scratch(run));
     return take_arena(run);
 }
@@ -264,6 +297,12 @@ zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int 
         step *s = &run->steps[i];
         s->arrays.accumulate = accumulate;
         ZONAL_TRY(run->model->table->backward(s->layer, &s->arrays));
+        if (run->watcher) ZONAL_TRY(run->watcher(run->watcher_context, s->complete));
     }
     return ZONAL_OK;
+}
+
+void zonal__run_watch(zonal__run *run, zonal__run_watcher *watcher, void *context) {
+    run->watcher = watcher;
+    run->watcher_context = context;
 }

@@ -18,6 +18,9 @@ typedef struct zonal__run_spec {
     int h, w;         /* their sides */
     int forward_only; /* 1: for inference; a fraction of the memory */
     int threads;      /* host; 0: all there are */
+    /* Batch norms are those of all ranks' images, all_n of them. NULL: of these n. */
+    const zonal_communicator *communicator;
+    int64_t all_n;
 } zonal__run_spec;
 
 typedef struct zonal__run zonal__run;
@@ -51,6 +54,11 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, vo
  * else they replace what is there. ZONAL_ARGUMENT unless a training forward came just before: each
  * serves one backward. */
 zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int accumulate);
+
+/* Asked for after each layer on the way back: model->gradients are complete from element "first" to
+ * the end, as far as this backward goes. NULL: nobody asks. */
+typedef zonal_status zonal__run_watcher(void *context, int64_t first);
+void zonal__run_watch(zonal__run *run, zonal__run_watcher *watcher, void *context);
 
 void zonal__run_set_stream(zonal__run *run, void *stream); /* NULL for the host */
 

@@ -25,12 +25,16 @@ int zonal__trainer_views(const zonal__trainer *t) {
     return views;
 }
 
+int64_t zonal__trainer_rows(const zonal__trainer *t) {
+    return t->rows;
+}
+
 static size_t row_bytes(const zonal__trainer *t) {
     return (size_t)t->model->graph.projection_dim * zonal__trainer_element(t);
 }
 
 static int64_t projection_count(const zonal__trainer *t) {
-    return zonal__trainer_views(t) * t->options.loader.batch * t->model->graph.projection_dim;
+    return zonal__trainer_views(t) * t->rows * t->model->graph.projection_dim;
 }
 
 static void widen(int64_t count, const uint16_t *from, float *to) {
@@ -63,6 +67,18 @@ static zonal_status take_loss(zonal__trainer *t) {
     return ZONAL_OK;
 }
 
+/* The way back of group g. In the last one of a step gradients become complete, and those of all
+ * ranks are added up, layer by layer where that can go on beside it. */
+static zonal_status go_back(zonal__trainer *t, int g, const void *gradients, int accumulate,
+                            int last) {
+    zonal__run *run = t->groups[g].run;
+    const zonal__graph *graph = &t->model->graph;
+    if (!last || !t->ranks) return zonal__run_backward(run, gradients, accumulate);
+    zonal__exchange_begin(&t->exchange, t->model->gradients, graph->parameter_size);
+    ZONAL_TRY(zonal__run_backward(run, gradients, accumulate));
+    return zonal__exchange_end(&t->exchange);
+}
+
 /* ---- the whole batch at once ----------------------------------------------------------------- */
 
 static void *rows_of(const zonal__trainer *t, int g, void *rows) {
@@ -76,7 +92,8 @@ static zonal_status one_pass(zonal__trainer *t) {
                                      rows_of(t, g, t->projections), &outputs));
     ZONAL_TRY(take_loss(t));
     for (int g = 0; g < t->options.loader.groups; g++)
-        ZONAL_TRY(zonal__run_backward(t->groups[g].run, rows_of(t, g, t->gradients), g > 0));
+        ZONAL_TRY(
+            go_back(t, g, rows_of(t, g, t->gradients), g > 0, g + 1 == t->options.loader.groups));
     return ZONAL_OK;
 }
 
@@ -88,7 +105,7 @@ static zonal_status gather(const zonal__trainer *t, int g, int64_t k, size_t byt
                            const void *whole, void *micro) {
     size_t piece = (size_t)t->micro * bytes;
     for (int v = 0; v < t->options.loader.group[g].views; v++) {
-        size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
+        size_t row = (size_t)(v * t->rows + k * t->micro);
         ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream,
                                         (char *)micro + (size_t)v * piece,
                                         (const char *)whole + row * bytes, piece));
@@ -100,7 +117,7 @@ static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t by
                             const void *micro, void *whole) {
     size_t piece = (size_t)t->micro * bytes;
     for (int v = 0; v < t->options.loader.group[g].views; v++) {
-        size_t row = (size_t)(v * t->options.loader.batch + k * t->micro);
+        size_t row = (size_t)(v * t->rows + k * t->micro);
         ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, (char *)whole + row * bytes,
                                         (const char *)micro + (size_t)v * piece, piece));
     }
@@ -120,7 +137,7 @@ static zonal_status embed_all(zonal__trainer *t) {
     size_t statistics = (size_t)t->model->graph.statistic_size * sizeof(float);
     ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, t->kept_statistics,
                                     t->model->statistics, statistics));
-    for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
+    for (int64_t k = 0; k < t->rows / t->micro; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
             ZONAL_TRY(embed_micro(t, g, k));
             ZONAL_TRY(scatter(t, g, k, row_bytes(t), t->micro_projections,
@@ -131,14 +148,16 @@ static zonal_status embed_all(zonal__trainer *t) {
 }
 
 static zonal_status two_passes(zonal__trainer *t) {
+    int64_t passes = t->rows / t->micro;
     ZONAL_TRY(embed_all(t));
     ZONAL_TRY(take_loss(t));
-    for (int64_t k = 0; k < t->options.loader.batch / t->micro; k++)
+    for (int64_t k = 0; k < passes; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
             ZONAL_TRY(embed_micro(t, g, k));
             ZONAL_TRY(
                 gather(t, g, k, row_bytes(t), rows_of(t, g, t->gradients), t->micro_gradients));
-            ZONAL_TRY(zonal__run_backward(t->groups[g].run, t->micro_gradients, k > 0 || g > 0));
+            ZONAL_TRY(go_back(t, g, t->micro_gradients, k > 0 || g > 0,
+                              k + 1 == passes && g + 1 == t->options.loader.groups));
         }
     return ZONAL_OK;
 }
@@ -148,7 +167,7 @@ static zonal_status two_passes(zonal__trainer *t) {
 static zonal_status compute(zonal__trainer *t) {
     const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
     if (t->feed) ZONAL_TRY(zonal__feed_launch(t->feed, t->launch.stream));
-    ZONAL_TRY(t->micro < t->options.loader.batch ? two_passes(t) : one_pass(t));
+    ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
     return t->optimisers->step(t->optimiser, &arrays, &t->input->numbers,
                                &t->output->gradient_norm);
 }
@@ -166,9 +185,15 @@ static zonal_status capture(zonal__trainer *t, void **graph) {
     return ZONAL_FAIL(status, "%s", first.message);
 }
 
+/* What goes through the host's memory on the way cannot be recorded. */
+static int can_be_recorded(const zonal__trainer *t) {
+    const zonal_communicator *c = t->options.communicator;
+    return !t->options.no_graph && zonal__device_has_graphs(t->device) && (!c || c->on_device);
+}
+
 static zonal_status launch(zonal__trainer *t, int turn) {
     zonal__trainer_launch *l = &t->launch;
-    if (t->options.no_graph || !l->warm || !zonal__device_has_graphs(t->device)) {
+    if (!l->warm || !can_be_recorded(t)) {
         ZONAL_TRY(compute(t));
         l->warm = 1;
         return ZONAL_OK;
@@ -178,16 +203,16 @@ static zonal_status launch(zonal__trainer *t, int turn) {
 }
 
 /* Where the views of the step will be; on CUDA, what they are made of is on its way. */
-static zonal_status get_views(zonal__trainer *t, int *turn) {
+zonal_status zonal__trainer_fetch(zonal__trainer *t) {
     const zonal__batch *batch;
-    *turn = 0;
-    if (t->options.fixed_views) return ZONAL_OK; /* they are there */
+    if (t->fetched || t->options.fixed_views) return ZONAL_OK; /* they are there */
     if (t->feed)
-        ZONAL_TRY(zonal__feed_prepare(t->feed, t->launch.stream, &batch, turn));
+        ZONAL_TRY(zonal__feed_prepare(t->feed, t->launch.stream, &batch, &t->turn));
     else
         ZONAL_TRY(zonal__loader_next(t->loader, &batch));
     for (int g = 0; g < t->options.loader.groups; g++) t->groups[g].views = batch->views[g];
-    t->last.epoch = batch->epoch;
+    t->epoch = batch->epoch;
+    t->fetched = 1;
     return ZONAL_OK;
 }
 
@@ -209,22 +234,23 @@ static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input
 
 zonal_status zonal__trainer_step(zonal__trainer *t) {
     zonal__step_input input = {.step = (uint32_t)t->done};
-    int turn;
+    ZONAL_TRY(zonal__trainer_fetch(t));
+    t->fetched = 0;
     t->last = (zonal__metrics){.step = t->done,
+                               .epoch = t->epoch,
                                .rate = zonal__schedule_rate(&t->options.schedule, t->done)};
     ZONAL_TRY(zonal__optimiser_numbers_make(&t->options.optimiser, t->last.rate, t->done + 1,
                                             &input.numbers));
-    ZONAL_TRY(get_views(t, &turn));
     ZONAL_TRY(send_input(t, &input));
     zonal_objective_set_step(t->objective, input.step);
-    ZONAL_TRY(zonal__device_is_host(t->device) ? compute(t) : launch(t, turn));
+    ZONAL_TRY(zonal__device_is_host(t->device) ? compute(t) : launch(t, t->turn));
     if (t->feed) ZONAL_TRY(zonal__feed_release(t->feed, t->launch.stream));
     zonal__trainer_set_done(t, t->done + 1);
     return ZONAL_OK;
 }
 
 void zonal__trainer_set_done(zonal__trainer *t, int64_t steps) {
-    int64_t forwards = t->options.loader.groups * (t->options.loader.batch / t->micro);
+    int64_t forwards = t->options.loader.groups * (t->rows / t->micro);
     t->done = steps;
     t->model->batches = steps * forwards; /* the runs count their calls, and a graph makes none */
 }

@@ -29,13 +29,30 @@ static zonal_status check(const zonal__trainer_options *o) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "micro_batch must divide the batch of %lld images, got %lld",
                           (long long)batch, (long long)micro);
+    if (o->communicator && (micro > 0 ? micro : batch) < o->communicator->ranks)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%d ranks cannot share %lld images: each must have one; use fewer ranks, "
+                          "or a larger %s",
+                          o->communicator->ranks, (long long)(micro > 0 ? micro : batch),
+                          micro > 0 ? "micro_batch" : "batch");
     return zonal__schedule_check(&o->schedule);
+}
+
+/* This rank's part of each micro-batch, and of the batch. */
+static void take_share(zonal__trainer *t) {
+    const zonal_communicator *c = t->options.communicator;
+    zonal__loader_options *loader = &t->options.loader;
+    int64_t of = t->options.micro_batch > 0 ? t->options.micro_batch : loader->batch;
+    int64_t first = c ? of * c->rank / c->ranks : 0;
+    int64_t end = c ? of * (c->rank + 1) / c->ranks : of;
+    loader->share = (zonal__share){.of = of, .first = first, .count = end - first};
+    t->micro = loader->share.count;
+    t->rows = loader->batch / of * t->micro;
 }
 
 static zonal_status make_model(zonal__trainer *t) {
     const zonal__trainer_options *o = &t->options;
     ZONAL_TRY(zonal__device_optimisers(t->device, &t->optimisers));
-    t->micro = o->micro_batch > 0 ? o->micro_batch : o->loader.batch;
     ZONAL_TRY(zonal__model_create(&o->network, t->device, &t->model));
     return zonal__model_initialise(t->model, o->seed, o->zero_init_residual);
 }
@@ -45,15 +62,18 @@ static zonal_status make_group(zonal__trainer *t, int g) {
     const zonal__run_spec spec = {.n = group->views * t->micro,
                                   .h = group->height,
                                   .w = group->width,
-                                  .threads = t->options.threads};
+                                  .threads = t->options.threads,
+                                  .communicator =
+                                      t->options.own_norms ? NULL : t->options.communicator,
+                                  .all_n = group->views * t->options.loader.share.of};
     zonal__trainer_group *to = &t->groups[g];
     ZONAL_TRY(zonal__run_create(t->model, &spec, &to->run));
+    zonal__run_watch(to->run, zonal__exchange_complete, &t->exchange);
     if (!is_host(t)) zonal__run_set_stream(to->run, t->launch.stream);
     to->view_bytes = (size_t)group->height * (size_t)group->width *
                      (size_t)t->options.network.channels * zonal__trainer_element(t);
-    to->first_row =
-        g == 0 ? 0 : (size_t)(t->options.loader.group[0].views * t->options.loader.batch);
-    if (t->micro == t->options.loader.batch) return ZONAL_OK;
+    to->first_row = g == 0 ? 0 : (size_t)(t->options.loader.group[0].views * t->rows);
+    if (t->micro == t->rows) return ZONAL_OK;
     return zonal__device_alloc(t->device, (size_t)spec.n * to->view_bytes,
                                "the views of a micro-batch", &to->micro_views);
 }
@@ -66,8 +86,7 @@ static zonal_status make_groups(zonal__trainer *t) {
 /* ---- create: arrays -------------------------------------------------------------------------- */
 
 static zonal_status make_rows(zonal__trainer *t) {
-    int64_t batch = t->options.loader.batch, dim = t->model->graph.projection_dim;
-    int64_t rows = zonal__trainer_views(t) * batch;
+    int64_t dim = t->model->graph.projection_dim, rows = zonal__trainer_views(t) * t->rows;
     size_t row = (size_t)dim * zonal__trainer_element(t);
     void *memory;
     ZONAL_TRY(
@@ -82,8 +101,8 @@ static zonal_status make_rows(zonal__trainer *t) {
         ZONAL_TRY(ZONAL_NEW(&t->wide_projections, rows * dim, "the projections"));
         ZONAL_TRY(ZONAL_NEW(&t->wide_gradients, rows * dim, "the projections' gradient"));
     }
-    if (t->micro == batch) return ZONAL_OK;
-    row *= (size_t)(rows / batch * t->micro); /* room for all views; a group has fewer */
+    if (t->micro == t->rows) return ZONAL_OK;
+    row *= (size_t)(zonal__trainer_views(t) * t->micro); /* room for all views; a group has fewer */
     ZONAL_TRY(
         zonal__device_alloc(t->device, row, "a micro-batch's projections", &t->micro_projections));
     ZONAL_TRY(zonal__device_alloc(t->device, row, "a micro-batch's gradient", &t->micro_gradients));
@@ -109,16 +128,16 @@ static zonal_status make_stream(zonal__trainer *t) {
 /* ---- create: the rest ------------------------------------------------------------------------ */
 
 static zonal_status make_objective(zonal__trainer *t) {
-    const zonal__loader_options *loader = &t->options.loader;
     zonal_objective_options options = t->options.objective;
     memcpy(options.loss.device, t->device->name, sizeof options.loss.device);
     options.loss.precision = ZONAL_PRECISION_FP32;
     options.loss.dtype = !is_host(t) ? t->options.network.dtype : ZONAL_DTYPE_AUTO;
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;
-    ZONAL_TRY(zonal__objective_create_on(&options, zonal__trainer_views(t), loader->group[0].views,
-                                         loader->batch, t->model->graph.projection_dim,
-                                         !is_host(t) ? &t->input->step : NULL, &t->objective));
+    options.loss.communicator = t->options.communicator;
+    ZONAL_TRY(zonal__objective_create_on(
+        &options, zonal__trainer_views(t), t->options.loader.group[0].views, t->rows,
+        t->model->graph.projection_dim, !is_host(t) ? &t->input->step : NULL, &t->objective));
     zonal_objective_set_stream(t->objective, t->launch.stream);
     return ZONAL_OK;
 }
@@ -166,15 +185,22 @@ static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
     return zonal__loader_create(&loader, &t->loader);
 }
 
+/* The number that row i of view v has among the views of all ranks, [views][batch]. */
+static uint64_t number_of_view(const zonal__trainer *t, int64_t v, int64_t i) {
+    const zonal__share *share = &t->options.loader.share;
+    int64_t image = i / t->micro * share->of + share->first + i % t->micro;
+    return (uint64_t)(v * t->options.loader.batch + image);
+}
+
 /* Normal numbers, view by view: a pure function of the seed, the group and the view. */
 static zonal_status draw_views(zonal__trainer *t, int g, int64_t count, double *drawn,
                                void *elements) {
     const zonal__random random = {
         .seed = t->options.seed, .stream = ZONAL__STREAM_TEST, .step = (uint32_t)g};
     zonal__trainer_group *group = &t->groups[g];
-    int64_t views = t->options.loader.group[g].views * t->options.loader.batch;
+    int64_t views = t->options.loader.group[g].views * t->rows;
     for (int64_t v = 0; v < views; v++) {
-        zonal__random_normal(&random, (uint64_t)v, count, drawn);
+        zonal__random_normal(&random, number_of_view(t, v / t->rows, v % t->rows), count, drawn);
         for (int64_t i = 0; i < count; i++)
             if (t->options.network.dtype == ZONAL_DTYPE_BF16)
                 ((uint16_t *)elements)[i] = zonal__bf16_from_float((float)drawn[i]);
@@ -190,7 +216,7 @@ static zonal_status draw_views(zonal__trainer *t, int g, int64_t count, double *
 static zonal_status make_fixed_views(zonal__trainer *t, int g) {
     zonal__trainer_group *group = &t->groups[g];
     int64_t count = (int64_t)(group->view_bytes / zonal__trainer_element(t));
-    size_t views = (size_t)(t->options.loader.group[g].views * t->options.loader.batch);
+    size_t views = (size_t)(t->options.loader.group[g].views * t->rows);
     double *drawn = NULL;
     void *elements = NULL;
     zonal_status status;
@@ -213,39 +239,68 @@ static zonal_status make_images(zonal__trainer *t) {
 
 /* ---- a trainer's life ------------------------------------------------------------------------ */
 
-/* All whose size depends on the batch. */
-static zonal_status build_for_batch(zonal__trainer *t) {
-    ZONAL_TRY(make_groups(t));
-    ZONAL_TRY(make_rows(t));
-    ZONAL_TRY(make_objective(t));
+static zonal_status make_exchange(zonal__trainer *t) {
+    const zonal__exchange_options options = {.communicator = t->options.communicator,
+                                             .device = t->device,
+                                             .stream = t->launch.stream,
+                                             .bucket_size = t->options.bucket_size};
+    return zonal__exchange_init(&t->exchange, &options);
+}
+
+/* Where the batch was too large. */
+static zonal_status explain_memory(const zonal__trainer *t, zonal_status status) {
+    zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+    if (status != ZONAL_MEMORY) return status;
+    return ZONAL_FAIL(ZONAL_MEMORY,
+                      "%.700s; a smaller batch, or a micro_batch below %lld, takes less",
+                      inner.message, (long long)t->options.loader.share.of);
+}
+
+/* What comes before the objective, which ranks make together. */
+static zonal_status build_network(zonal__trainer *t) {
+    ZONAL_TRY(make_stream(t));
+    ZONAL_TRY(make_model(t));
+    ZONAL_TRY(make_exchange(t));
+    ZONAL_TRY(explain_memory(t, make_groups(t)));
+    return explain_memory(t, make_rows(t));
+}
+
+static zonal_status build_rest(zonal__trainer *t) {
     ZONAL_TRY(make_optimiser(t));
-    return make_images(t); /* last: resident images take what the rest has left */
+    ZONAL_TRY(make_images(t)); /* last: resident images take what the rest has left */
+    /* Memory was zeroed on the default stream, for which the trainer's does not wait. */
+    return is_host(t) ? ZONAL_OK : zonal__device_synchronise(t->device);
+}
+
+/* Ranks whose networks or batches differ would add up what does not belong together. */
+static zonal_status meet(zonal__trainer *t, zonal_status status) {
+    const zonal__agreed values[] = {
+        {"the batch", (double)t->options.loader.batch, NULL},
+        {"the micro-batch", (double)t->options.loader.share.of, NULL},
+        {"the number of parameters", t->model ? (double)t->model->graph.parameter_size : 0, NULL},
+        {"own_norms", t->options.own_norms, NULL}};
+    return zonal__ranks_create(t->options.communicator, t->device, t->rows, values,
+                               sizeof values / sizeof values[0], status, &t->ranks);
 }
 
 static zonal_status build(zonal__trainer *t) {
-    zonal_status status;
-    ZONAL_TRY(make_stream(t));
-    ZONAL_TRY(make_model(t));
-    status = build_for_batch(t);
-    if (status == ZONAL_MEMORY) {
-        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
-        return ZONAL_FAIL(ZONAL_MEMORY,
-                          "%s; a smaller batch, or a micro_batch below %lld, takes less",
-                          inner.message, (long long)t->micro);
-    }
-    /* Memory was zeroed on the default stream, for which the trainer's does not wait. */
-    if (status == ZONAL_OK && !is_host(t)) status = zonal__device_synchronise(t->device);
-    return status;
+    ZONAL_TRY(meet(t, build_network(t)));
+    ZONAL_TRY(explain_memory(t, make_objective(t)));
+    return zonal__ranks_agree(t->ranks, explain_memory(t, build_rest(t)));
 }
 
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **out) {
-    zonal__trainer *t;
-    zonal_status status;
+    const zonal__device *device = zonal__device_or_cpu(options->device);
+    zonal__trainer *t = NULL;
+    zonal__ranks *none;
+    zonal_status status = check(options);
     *out = NULL;
-    ZONAL_TRY(check(options));
-    ZONAL_TRY(ZONAL_NEW(&t, 1, "the trainer"));
+    if (status == ZONAL_OK) status = ZONAL_NEW(&t, 1, "the trainer");
+    if (status != ZONAL_OK) /* the other ranks are on their way to meet this one */
+        return zonal__ranks_create(options->communicator, device, 0, NULL, 0, status, &none);
     t->options = *options;
-    t->device = t->options.device = zonal__device_or_cpu(options->device);
+    t->device = t->options.device = device;
+    take_share(t);
     status = build(t);
     if (status == ZONAL_OK)
         *out = t;
@@ -283,6 +338,8 @@ void zonal__trainer_destroy(zonal__trainer *t) {
     zonal__feed_destroy(t->feed);
     if (t->optimisers) t->optimisers->destroy(t->optimiser);
     zonal_objective_destroy(t->objective);
+    zonal__exchange_fini(&t->exchange);
+    zonal__ranks_destroy(t->ranks);
     drop_arrays(t);
     zonal__model_destroy(t->model);
     zonal__free(t->wide_projections);
@@ -312,6 +369,7 @@ zonal_status zonal__trainer_resume_at(zonal__trainer *t, int64_t step) {
         ZONAL_TRY(zonal__feed_seek(t->feed, step));
     else if (!t->options.fixed_views)
         ZONAL_TRY(make_loader(t, step));
+    t->fetched = 0;
     zonal__trainer_set_done(t, step);
     return t->model->bf16 ? t->optimisers->copy(t->optimiser, &arrays) : ZONAL_OK;
 }

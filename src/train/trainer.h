@@ -27,6 +27,15 @@
  * images. The usual accumulation, which adds up the gradients of losses of m images each, is
  * not offered: the exact losses are functions of the whole batch, and the mean of their values over
  * parts of it is another loss, with another bias.
+ *
+ * Several ranks (communicator): a trainer on each, with the same options. A step's batch, its order
+ * and its views are those of one rank; each takes an even share of it, in the order of the ranks.
+ * The loss is that of all rows together, norms see the images of all ranks, and gradients are added
+ * up before they are clipped: so all ranks make the same step, with the same bits, and but for the
+ * rounding of sums it is the step of one rank. With micro_batch each micro-batch is shared out.
+ * Create, step, metrics and destroy are then collective. What one rank alone meets with when a
+ * trainer is made fails on all, with its sentence; in a step that can be the images, and so there
+ * is zonal__trainer_fetch, after which the ranks can agree.
  */
 #ifndef ZONAL_TRAIN_TRAINER_H
 #define ZONAL_TRAIN_TRAINER_H
@@ -55,6 +64,10 @@ typedef struct zonal__trainer_options {
                           * drawn once, in every step */
     int threads;         /* host; 0: all there are */
     const char *configuration; /* what all this was made from, kept in checkpoints; may be NULL */
+    const zonal_communicator *communicator; /* of host memory or the device's; NULL: one rank */
+    int own_norms; /* several ranks, 1: the norms of each see its own images alone */
+    size_t
+        bucket_size; /* several ranks: bytes of gradients that are added up at a time; 0: 25 MiB */
 } zonal__trainer_options;
 
 typedef struct zonal__metrics {
@@ -71,6 +84,10 @@ typedef struct zonal__trainer zonal__trainer;
 zonal_status zonal__trainer_create(const zonal__trainer_options *options, zonal__trainer **trainer);
 void zonal__trainer_destroy(zonal__trainer *trainer); /* accepts NULL */
 
+/* Waits until the images of the next step are there, which step does unless it was done: what can
+ * fail of a step on one rank alone. Not collective. */
+zonal_status zonal__trainer_fetch(zonal__trainer *trainer);
+
 /* Makes one step. ZONAL_NUMERIC, with parameters and optimiser state as before, for a loss or
  * gradient that is not finite. On CUDA the device leaves out the update of such a step, the steps
  * after it go on, and zonal__trainer_metrics tells. */
@@ -81,14 +98,16 @@ zonal_status zonal__trainer_step(zonal__trainer *trainer);
  * is filled then too. */
 zonal_status zonal__trainer_metrics(zonal__trainer *trainer, zonal__metrics *metrics);
 
-/* The last step's projections, [views][batch][projection_dim], global views first. Waits on CUDA.
- */
+/* The last step's projections, [views][rows][projection_dim], global views first, rows being those
+ * of this rank. Waits on CUDA. */
 zonal_status zonal__trainer_projections(zonal__trainer *trainer, float *out);
 
 int64_t zonal__trainer_steps_done(const zonal__trainer *trainer);
 int64_t zonal__trainer_steps_per_epoch(const zonal__trainer *trainer); /* fixed_views: 1 */
 /* Views in all, global and local. */
 int zonal__trainer_views(const zonal__trainer *trainer);
+/* Images of a step: this rank's. */
+int64_t zonal__trainer_rows(const zonal__trainer *trainer);
 
 /* The network as the steps so far have made it: to be looked at, or run forward, between steps. On
  * CUDA waits for the steps under way, so that any stream may read it. */

@@ -5,6 +5,8 @@
 #ifndef ZONAL_TRAIN_TRAINER_STATE_H
 #define ZONAL_TRAIN_TRAINER_STATE_H
 
+#include "backend/ranks.h"
+#include "train/exchange.h"
 #include "train/trainer.h"
 
 /* What changes from step to step, where the step's work finds it, and what the step leaves. Both
@@ -24,7 +26,7 @@ typedef struct zonal__trainer_group {
     zonal__run *run;   /* for [views][micro] images */
     size_t view_bytes; /* of one view */
     size_t first_row;  /* of its projections among those of all views */
-    const void *views; /* [views][batch], of the step under way */
+    const void *views; /* [views][rows], of the step under way */
     void *fixed;       /* options.fixed_views: these */
     void *micro_views; /* [views][micro]; two passes */
 } zonal__trainer_group;
@@ -45,20 +47,25 @@ struct zonal__trainer {
     zonal__trainer_group groups[ZONAL__LOADER_GROUPS];
     zonal__loader *loader; /* on the host */
     zonal__feed *feed;     /* on CUDA */
+    zonal__ranks *ranks;   /* NULL: there is but this one */
+    zonal__exchange exchange;
     zonal_objective *objective;
     const zonal__optimiser_table *optimisers;
     zonal__optimiser *optimiser;
     zonal__step_input *input;
     zonal__step_output *output;
-    /* z and its gradient, [views of all groups][batch][projection_dim]: in the network's dtype, on
+    int64_t rows; /* images of a step: this rank's share of the batch */
+    /* z and its gradient, [views of all groups][rows][projection_dim]: in the network's dtype, on
      * the device; and, for a network in bf16 on the host, in fp32, which the loss takes there. */
     void *projections, *gradients;
     float *wide_projections, *wide_gradients;
-    /* Two passes, where micro < batch. */
-    int64_t micro;                             /* images at a time */
+    /* Two passes, where micro < rows. */
+    int64_t micro;                             /* images at a time, of this rank */
     void *micro_projections, *micro_gradients; /* [views of a group][micro][projection_dim] */
     float *kept_statistics;
     zonal__trainer_launch launch;
+    int fetched, turn;   /* 1: the views of the next step are there; the feed's turn */
+    int64_t epoch;       /* of the views that were fetched last */
     int64_t done;        /* steps */
     zonal__metrics last; /* without what the step's output holds */
 };

@@ -14,7 +14,7 @@ static int is_due(const zonal__cadence *c, int64_t every, int64_t step) {
 int zonal__cadence_due(const zonal__cadence *c, int64_t step) {
     return (is_due(c, c->log_every, step) ? ZONAL__DUE_LOG : 0) |
            (is_due(c, c->eval_every, step) ? ZONAL__DUE_EVAL : 0) |
-           (is_due(c, c->checkpoint_every, step) ? ZONAL__DUE_CHECKPOINT : 0);
+           (is_due(c, c->checkpoint_every, step) || step == c->total ? ZONAL__DUE_CHECKPOINT : 0);
 }
 
 /* Evaluations and checkpoints do not count as time of steps. */
@@ -82,20 +82,31 @@ static zonal_status evaluate(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
-/* Without an evaluation the lowest mean of the logged losses is the best. */
+/* Without an evaluation the lowest mean of the losses logged between two of them is the best. */
+static zonal_status judge(zonal__training_work *w) {
+    if (w->training->online.protocol != ZONAL__ONLINE_NONE) return evaluate(w);
+    w->score = -w->loss_sum / (double)w->losses;
+    w->loss_sum = 0;
+    w->losses = 0;
+    return ZONAL_OK;
+}
+
 static zonal_status save(zonal__training_work *w) {
     double start;
     zonal__metrics metrics;
     ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
     start = zonal__training_now();
-    if (w->cadence.eval_every == 0) w->score = -w->loss_sum / (double)w->losses;
     ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, w->score));
-    w->loss_sum = 0;
-    w->losses = 0;
-    zonal__estimate_saved(&w->estimate, zonal__training_now() - start);
+    w->saved = zonal__training_now();
+    zonal__estimate_saved(&w->estimate, w->saved - start);
     ZONAL__TELL(w, saved, zonal__trainer_steps_done(w->trainer));
     mark(w);
     return ZONAL_OK;
+}
+
+static int is_time(const zonal__training_work *w) {
+    return w->cadence.checkpoint_every == 0 &&
+           zonal__training_now() - w->saved >= 60 * w->training->settings.checkpoint_minutes;
 }
 
 /* Whether to stop is asked once, after all that takes long and before the checkpoint: an end never
@@ -104,10 +115,11 @@ static zonal_status after_step(zonal__training_work *w, int *stopping) {
     int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer));
     w->score = NAN;
     if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
-    if (due & ZONAL__DUE_EVAL) ZONAL_TRY(evaluate(w));
+    if (due & ZONAL__DUE_EVAL) ZONAL_TRY(judge(w));
     *stopping = w->events.stop && w->events.stop(w->events.context);
-    if (due & ZONAL__DUE_CHECKPOINT || *stopping || w->score > w->folder.best) return save(w);
-    return ZONAL_OK;
+    if (due & ZONAL__DUE_CHECKPOINT || *stopping || w->score > w->folder.best || is_time(w))
+        return save(w);
+    return zonal__run_folder_status(&w->folder); /* a full disk is told at once */
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
@@ -125,10 +137,9 @@ static void begin_watch(zonal__training_work *w) {
 
 static void begin_cadence(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    int evaluated = t->online.protocol != ZONAL__ONLINE_NONE;
     w->cadence = (zonal__cadence){.total = t->trainer.schedule.total,
                                   .log_every = t->settings.log_every,
-                                  .eval_every = evaluated ? t->settings.eval_every : 0,
+                                  .eval_every = t->settings.eval_every,
                                   .checkpoint_every = t->settings.checkpoint_every};
 }
 
@@ -145,7 +156,8 @@ static double eval_work(const zonal__training *t) {
 static void begin_estimate(zonal__training_work *w) {
     w->estimate.first = zonal__trainer_steps_done(w->trainer);
     w->estimate.total = w->cadence.total;
-    w->estimate.eval_every = w->cadence.eval_every;
+    w->estimate.eval_every =
+        w->training->online.protocol == ZONAL__ONLINE_NONE ? 0 : w->cadence.eval_every;
     w->estimate.checkpoint_every = w->cadence.checkpoint_every;
     w->estimate.eval_work = eval_work(w->training);
     zonal__estimate_begin(&w->estimate, zonal__training_now());
@@ -160,7 +172,10 @@ static void tell_estimate(zonal__training_work *w, int64_t step) {
 static zonal_status make_steps(zonal__training_work *w) {
     int64_t step = zonal__trainer_steps_done(w->trainer);
     int stopping = 0;
-    w->began = zonal__training_now() - w->folder.seconds;
+    w->loss_sum = w->folder.loss_sum;
+    w->losses = w->folder.losses;
+    w->saved = zonal__training_now();
+    w->began = w->saved - w->folder.seconds;
     mark(w);
     begin_cadence(w);
     begin_watch(w);
@@ -173,7 +188,7 @@ static zonal_status make_steps(zonal__training_work *w) {
         ZONAL_TRY(after_step(w, &stopping));
         ZONAL__TELL(w, progressed, step);
     }
-    return ZONAL_OK;
+    return zonal__run_folder_finish(&w->folder);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -214,5 +214,7 @@ zonal_status zonal__training_begin(zonal__training_work *w) {
     ZONAL__TELL(w, opened, &w->folder);
     open_curves(w);
     tell_begun(w);
-    return resumed ? ZONAL_OK : save_first(w);
+    if (!resumed) ZONAL_TRY(save_first(w));
+    return zonal__run_folder_write_aside(&w->folder, w->trainer,
+                                         w->training->settings.checkpoint_every > 0);
 }

@@ -192,6 +192,11 @@ static zonal_status time_once(const zonal__device *d,
 }
 
 /* No graphs: the layers above must do without. */
+static zonal_status is_done(const zonal__device *d, void *event, int *done) {
+    *done = 1;
+    return wait_event(d, event);
+}
+
 static const zonal__runtime runtime = {.alloc = alloc_memory,
                                        .free = free_memory,
                                        .write = send,
@@ -209,7 +214,8 @@ static const zonal__runtime runtime = {.alloc = alloc_memory,
                                        .event_record = both,
                                        .event_hold = both,
                                        .event_wait = wait_event,
-                                       .time = time_once};
+                                       .time = time_once,
+                                       .event_done = is_done};
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 

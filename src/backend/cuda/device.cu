@@ -186,6 +186,26 @@ static zonal_status event_wait(const zonal__device *device, void *event) {
     return ZONAL_CUDA(cudaEventSynchronize((cudaEvent_t)event));
 }
 
+static zonal_status event_done(const zonal__device *device, void *event, int *done) {
+    zonal__cuda_on on(device->index);
+    cudaError_t state = cudaEventQuery((cudaEvent_t)event);
+    *done = state != cudaErrorNotReady;
+    return *done ? ZONAL_CUDA(state) : ZONAL_OK;
+}
+
+static zonal_status enter(const zonal__device *device, int *before) {
+    ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(before)));
+    return ZONAL_CUDA(cudaSetDevice(device->index));
+}
+
+static void leave(int before) {
+    cudaSetDevice(before);
+}
+
+static zonal_status identify(const zonal__device *device, char *out, size_t size) {
+    return ZONAL_CUDA(cudaDeviceGetPCIBusId(out, (int)size, device->index));
+}
+
 static int compare(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -265,4 +285,5 @@ extern "C" const zonal__runtime zonal__cuda_runtime = {
     alloc_memory, free_memory,   upload,        download,       memory,     synchronise,
     pinned_alloc, pinned_free,   stream_create, stream_destroy, write_on,   copy_on,
     event_create, event_destroy, event_record,  event_hold,     event_wait, graph_begin,
-    graph_end,    graph_launch,  graph_destroy, time_work};
+    graph_end,    graph_launch,  graph_destroy, time_work,      event_done, "nccl",
+    enter,        leave,         identify};

@@ -22,6 +22,10 @@ static zonal_status check_options(const zonal__layer_spec *spec) {
     if (spec->dtype != ZONAL_DTYPE_FP32 && spec->dtype != ZONAL_DTYPE_BF16)
         return ZONAL_FAIL(ZONAL_DTYPE, "layers compute in fp32 or bf16, not in type %d",
                           (int)spec->dtype);
+    if (spec->communicator && spec->all_n < spec->n)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "all ranks together have at least this one's %lld images, not %lld",
+                          (long long)spec->n, (long long)spec->all_n);
     if (spec->threads < 0)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "the number of threads must not be negative, got %d",
                           spec->threads);
@@ -124,7 +128,7 @@ zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *
 
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training) {
     int normalises = spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
-    if (training && normalises && spec->n == 1 && spec->h == 1 && spec->w == 1)
+    if (training && normalises && zonal__layer_norm_elements(spec) == 1)
         return ZONAL_FAIL(
             ZONAL_SHAPE,
             "a batch norm cannot train on one value per channel, which has no variance; "

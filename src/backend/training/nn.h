@@ -21,6 +21,9 @@
  *     training: running = (1 - momentum) running + momentum batch's, where the variance is the
  *     unbiased one (times m/(m - 1)), as PyTorch does; m = 1 is refused.
  *     inference: mean and variance are the running ones.
+ *     Synchronised (with a communicator), in training: m, mean and variance are those of all ranks'
+ *     elements, and so are the sums in dx; dbias and dscale stay this rank's part of them, to be
+ *     added up with all other gradients.
  *     Activations: none, relu, gelu (the exact one: x Phi(x), Phi the normal distribution).
  *   ACTIVATION
  *     y = activation(x): for projectors without NORM
@@ -58,6 +61,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "zonal/communicator.h"
 #include "zonal/loss.h"
 
 typedef enum zonal__layer_kind {
@@ -90,6 +94,10 @@ typedef struct zonal__layer_spec {
     int forward_only;             /* 1: backward is never called, nothing is saved for it */
     int threads;                  /* host; 0: all there are */
     const zonal__device *device;  /* NULL: the backend's first */
+    /* Norm, norm pool: the batch is that of all ranks, all_n images. Forward in training and
+     * backward are then collective. NULL: it is this rank's, n. */
+    const zonal_communicator *communicator;
+    int64_t all_n;
 } zonal__layer_spec;
 
 /* The arrays of one run; those a layer or direction does not name are not looked at. What a batch
@@ -143,6 +151,18 @@ void zonal__layer_complete(zonal__layer_spec *spec);
  * which has no variance (ZONAL_SHAPE); backward of a layer made forward_only (ZONAL_ARGUMENT). */
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training);
 zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec);
+
+/* ---- synchronised norms (nn_ranks.c) ----------------------------------------------------------
+ */
+
+/* m: the elements of a channel that a training norm takes together. */
+int64_t zonal__layer_norm_elements(const zonal__layer_spec *spec);
+
+/* For the host's, both in place and nothing without a communicator. Statistics [2][channels]: the
+ * means of this rank's elements and the sums of squares about them become those of all ranks'.
+ * Sums [2][channels] become the sums over the ranks. */
+zonal_status zonal__layer_join_statistics(const zonal__layer_spec *spec, double *statistics);
+zonal_status zonal__layer_join_sums(const zonal__layer_spec *spec, double *sums);
 
 const zonal__nn_table *zonal__nn_ref(void); /* plain loops, sums in double: the oracle */
 const zonal__nn_table *zonal__nn_cpu(void); /* AMX in bf16, else own loops */

@@ -7,19 +7,22 @@
 #include "cli/common/timing.h"
 #include "core/memory.h"
 #include "core/npy.h"
+#include "core/random.h"
+#include "dist/job.h"
 
-static zonal_status read_all(const zonal__npy *npy, int quiet, zonal__cli_rows *rows) {
+static zonal_status read_rows(const zonal__npy *npy, int64_t begin, int quiet,
+                              zonal__cli_rows *rows) {
     enum { CHUNK = 1 << 22 }; /* elements at a time: 16 to 32 MiB */
     zonal__progress progress;
     zonal_status status = ZONAL_OK;
     int64_t step = CHUNK / npy->cols + 1;
-    zonal__progress_begin(&progress, "reading", npy->rows, quiet);
-    for (int64_t first = 0; first < npy->rows && status == ZONAL_OK; first += step) {
-        int64_t count = npy->rows - first < step ? npy->rows - first : step;
+    zonal__progress_begin(&progress, "reading", rows->n, quiet);
+    for (int64_t first = 0; first < rows->n && status == ZONAL_OK; first += step) {
+        int64_t count = rows->n - first < step ? rows->n - first : step;
         int64_t at = first * npy->cols;
         status = rows->precision == ZONAL_PRECISION_DOUBLE
-                     ? zonal__npy_read_f8(npy, first, count, (double *)rows->x + at)
-                     : zonal__npy_read_f4(npy, first, count, (float *)rows->x + at);
+                     ? zonal__npy_read_f8(npy, begin + first, count, (double *)rows->x + at)
+                     : zonal__npy_read_f4(npy, begin + first, count, (float *)rows->x + at);
         zonal__progress_update(&progress, first + count);
     }
     zonal__progress_end(&progress);
@@ -28,21 +31,49 @@ static zonal_status read_all(const zonal__npy *npy, int quiet, zonal__cli_rows *
 
 zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
                              zonal__cli_rows *rows) {
+    return zonal__cli_load_share(path, type, quiet, 0, 1, rows);
+}
+
+zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int quiet, int rank,
+                                   int ranks, zonal__cli_rows *rows) {
     zonal__npy npy;
+    int64_t begin;
     *rows = (zonal__cli_rows){0};
     ZONAL_TRY(zonal__npy_open(path, &npy));
     int as_double = type == ZONAL__LOAD_DOUBLE ||
                     (type == ZONAL__LOAD_AS_STORED && npy.header.type == ZONAL__NPY_F8);
-    rows->n = npy.rows;
+    rows->all = npy.rows;
+    zonal__job_share(npy.rows, ranks, rank, &begin, &rows->n);
     rows->d = npy.cols;
     rows->precision = as_double ? ZONAL_PRECISION_DOUBLE : ZONAL_PRECISION_FP32;
-    zonal_status status = zonal__alloc(npy.rows * npy.cols, as_double ? 8 : 4, path, &rows->x);
-    if (status == ZONAL_OK) status = read_all(&npy, quiet, rows);
+    zonal_status status = zonal__alloc(rows->n * npy.cols, as_double ? 8 : 4, path, &rows->x);
+    if (status == ZONAL_OK) status = read_rows(&npy, begin, quiet, rows);
     if (status != ZONAL_OK) {
         zonal__free(rows->x);
         rows->x = NULL;
     }
     zonal__npy_close(&npy);
+    return status;
+}
+
+zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,
+                             void **out) {
+    const zonal__random random = {.stream = ZONAL__STREAM_UNIFORM};
+    int is_double = precision == ZONAL_PRECISION_DOUBLE;
+    double *line;
+    zonal_status status;
+    ZONAL_TRY(zonal__alloc(n * d, is_double ? sizeof(double) : sizeof(float), "the rows", out));
+    status = ZONAL_NEW(&line, d, "a row");
+    for (int64_t i = 0; i < n && status == ZONAL_OK; i++) {
+        zonal__random_normal(&random, (uint64_t)(first + i), d, line);
+        for (int64_t k = 0; k < d; k++) {
+            if (is_double)
+                ((double *)*out)[i * d + k] = line[k];
+            else
+                ((float *)*out)[i * d + k] = (float)line[k];
+        }
+    }
+    zonal__free(line);
     return status;
 }
 

@@ -17,11 +17,21 @@ typedef struct zonal__cli_rows {
     int64_t n, d;
     zonal_precision precision; /* ZONAL_PRECISION_DOUBLE or ZONAL_PRECISION_FP32 */
     void *x;                   /* [n][d]; release with zonal__free */
+    int64_t all;               /* rows of the file, of which n, perhaps none, are this rank's */
 } zonal__cli_rows;
 
 /* Reads a whole .npy matrix, with a progress bar when it is large. rows->x is NULL on failure. */
 zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
                              zonal__cli_rows *rows);
+
+/* The same, but only the rows that are rank's of so many ranks (zonal__job_share) are read. */
+zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int quiet, int rank,
+                                   int ranks, zonal__cli_rows *rows);
+
+/* Rows "first" to first + n of a batch of normal ones, which losses normalise as in training:
+ * double or float, released with zonal__free. */
+zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,
+                             void **out);
 
 /* Plans run on rows that lie in host memory, whatever device the plan is for. */
 

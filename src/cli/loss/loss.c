@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/job.h"
 #include "cli/common/rows.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -17,6 +18,7 @@ typedef struct settings {
     zonal_loss_options loss; /* as given; the result has the effective ones */
     int64_t step;
     int precision, json, quiet;
+    zonal__job_options job;
 } settings;
 
 /* What computes from a file's numbers does so in double, unless it is asked for less. */
@@ -57,6 +59,10 @@ static const zonal__option table[] = {
      .words = zonal__precision_words,
      .initial = "double",
      .help = "of the arithmetic; tf32 and bf16 are for cuda"},
+    {.name = "the ranks",
+     .type = ZONAL__OPTION_TABLE,
+     .target = offsetof(settings, job),
+     .table = zonal__job_option},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, quiet),
@@ -92,13 +98,15 @@ static void describe(char *text, size_t size) {
     fputs("\n"
           "examples:\n"
           "  zonal loss X.npy --method mmd-heat --grad G.npy\n"
-          "  zonal loss X.npy --method kl-heat --t 2/d --json\n",
+          "  zonal loss X.npy --method kl-heat --t 2/d --json\n"
+          "  mpirun -n 4 zonal loss X.npy --method mmd-heat      each rank has a quarter\n",
           out);
     fclose(out);
 }
 
 typedef struct result {
     const char *path;
+    zonal__job *job;
     int64_t rows, dim;
     double value;
     zonal_loss_options loss;
@@ -166,6 +174,7 @@ static zonal_status print_json(const settings *s, const result *r) {
                                       : zonal__implementation_words[r->info.implementation]);
     zonal__json_key_double(&json, "fit_error", r->info.fit_error);
     zonal__json_key_int(&json, "scratch_bytes", (int64_t)r->info.scratch_bytes);
+    if (zonal__job_count(r->job) > 1) zonal__json_key_int(&json, "ranks", zonal__job_count(r->job));
     if (s->grad) zonal__json_key_text(&json, "grad", s->grad);
     zonal__json_end_object(&json);
     status = zonal__json_finish(&json, &text);
@@ -205,6 +214,9 @@ static void print_text(const settings *s, const result *r) {
     printf("  computed   %s, %s, %s\n",
            is_sliced(r) ? "slices" : zonal__implementation_words[r->info.implementation],
            zonal__precision_words[r->loss.precision], r->info.backend);
+    if (zonal__job_count(r->job) > 1)
+        printf("  ranks      %d, over %s\n", zonal__job_count(r->job),
+               zonal__job_transport(r->job));
     if (s->grad) printf("  gradient   %s\n", zonal__cli_plain(s->grad).text);
 }
 
@@ -219,37 +231,72 @@ static zonal_status name_file(zonal_status status, const char *path) {
 }
 
 /* The gradient of an fp32 plan is float; its file holds doubles all the same. */
-static zonal_status write_gradient(zonal__file *file, const zonal__cli_rows *rows,
-                                   const void *gradient) {
-    int64_t count = rows->n * rows->d;
+static zonal_status write_numbers(zonal__file *file, zonal_precision precision, const void *number,
+                                  int64_t count) {
     double chunk[512];
-    if (rows->precision == ZONAL_PRECISION_DOUBLE)
-        return zonal__file_write(file, gradient, (size_t)count * sizeof(double));
+    if (precision == ZONAL_PRECISION_DOUBLE)
+        return zonal__file_write(file, number, (size_t)count * sizeof(double));
     for (int64_t i = 0; i < count; i += 512) {
         int64_t n = count - i < 512 ? count - i : 512;
-        for (int64_t k = 0; k < n; k++) chunk[k] = ((const float *)gradient)[i + k];
+        for (int64_t k = 0; k < n; k++) chunk[k] = ((const float *)number)[i + k];
         ZONAL_TRY(zonal__file_write(file, chunk, (size_t)n * sizeof(double)));
     }
     return ZONAL_OK;
 }
 
+/* Rank 0 writes, and the others' rows come to it a piece at a time: no rank holds them all. What
+ * goes wrong with the file is told when it is ended. */
+static zonal_status gather_gradient(zonal__file *file, const zonal__job *job,
+                                    const zonal_communicator *c, const zonal__cli_rows *rows,
+                                    const void *gradient, char *piece, int64_t room) {
+    int64_t size = rows->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
+    for (int r = 1; r < c->ranks; r++) {
+        int64_t first, count;
+        zonal__job_share(rows->all, c->ranks, r, &first, &count);
+        for (int64_t at = 0; at < count * rows->d; at += room) {
+            int64_t n = count * rows->d - at < room ? count * rows->d - at : room;
+            if (r == zonal__job_rank(job))
+                memcpy(piece, (const char *)gradient + at * size, (size_t)(n * size));
+            ZONAL_TRY(c->broadcast(c->context, piece, n * size, r, NULL));
+            if (file) (void)write_numbers(file, rows->precision, piece, n);
+        }
+    }
+    return ZONAL_OK;
+}
+
+static zonal_status write_gradient(zonal__file *file, zonal__job *job, const zonal__cli_rows *rows,
+                                   const void *gradient) {
+    enum { ROOM = 1 << 18 }; /* elements of a piece: up to 2 MiB */
+    const zonal_communicator *c = zonal__job_host(job);
+    char *piece;
+    zonal_status status;
+    if (file) (void)write_numbers(file, rows->precision, gradient, rows->n * rows->d);
+    if (!c) return ZONAL_OK;
+    status = zonal__alloc(ROOM, sizeof(double), "a piece of the gradient", (void **)&piece);
+    status = zonal__job_all(job, status);
+    if (status == ZONAL_OK) status = gather_gradient(file, job, c, rows, gradient, piece, ROOM);
+    zonal__free(piece);
+    return status;
+}
+
 /* The gradient's file is begun before the work, so that a name that does not serve is known at
  * once. */
 static zonal_status execute_with_gradient(zonal_plan *plan, const zonal__device *device,
-                                          const zonal__cli_rows *rows, const char *path,
-                                          double *value) {
+                                          const zonal__cli_rows *rows, zonal__job *job,
+                                          const char *path, double *value) {
     size_t size = rows->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
     zonal__file *file = NULL;
     void *gradient;
-    zonal_status status;
-    ZONAL_TRY(zonal__alloc(rows->n * rows->d, size, "the gradient", &gradient));
-    status = zonal__npy_create(path, ZONAL__NPY_F8, rows->n, rows->d, &file);
+    zonal_status status = zonal__alloc(rows->n * rows->d, size, "the gradient", &gradient);
+    if (status == ZONAL_OK && zonal__job_rank(job) == 0)
+        status = zonal__npy_create(path, ZONAL__NPY_F8, rows->all, rows->d, &file);
+    status = zonal__job_all(job, status);
     if (status == ZONAL_OK) status = zonal__cli_execute(plan, device, rows, value, gradient);
-    if (status == ZONAL_OK) status = write_gradient(file, rows, gradient);
-    if (status == ZONAL_OK)
-        status = zonal__file_commit(file);
-    else
+    if (status == ZONAL_OK) status = write_gradient(file, job, rows, gradient);
+    if (status != ZONAL_OK)
         zonal__file_abandon(file);
+    else if (file)
+        status = zonal__file_commit(file);
     zonal__free(gradient);
     return status;
 }
@@ -259,27 +306,29 @@ static zonal_status run_plan(const settings *s, const zonal__cli_rows *rows, res
     zonal_plan *plan;
     zonal_status status;
     ZONAL_TRY(zonal__device_open(r->loss.device, &device));
+    ZONAL_TRY(zonal__job_on(r->job, device, &r->loss.communicator));
     ZONAL_TRY(zonal_plan_create(&r->loss, rows->n, rows->d, &plan));
     r->info = (zonal_plan_info)ZONAL_PLAN_INFO_INIT;
     status = zonal_plan_info_get(plan, &r->info);
     zonal_plan_set_step(plan, (uint32_t)s->step);
     if (status == ZONAL_OK)
-        status = s->grad ? execute_with_gradient(plan, device, rows, s->grad, &r->value)
+        status = s->grad ? execute_with_gradient(plan, device, rows, r->job, s->grad, &r->value)
                          : zonal__cli_execute(plan, device, rows, &r->value, NULL);
     zonal_plan_destroy(plan);
     return status;
 }
 
 static zonal_status compute(const settings *s, const char *path, result *r) {
+    int rank = zonal__job_rank(r->job);
     zonal__cli_rows rows;
-    zonal_status status;
-    ZONAL_TRY(zonal__cli_load(
+    zonal_status status = zonal__cli_load_share(
         path, r->loss.precision == ZONAL_PRECISION_DOUBLE ? ZONAL__LOAD_DOUBLE : ZONAL__LOAD_FLOAT,
-        s->quiet || s->json, &rows));
+        s->quiet || s->json || rank > 0, rank, zonal__job_count(r->job), &rows);
+    status = zonal__job_all(r->job, status);
     r->path = path;
-    r->rows = rows.n;
+    r->rows = rows.all;
     r->dim = rows.d;
-    status = name_file(run_plan(s, &rows, r), path);
+    if (status == ZONAL_OK) status = name_file(run_plan(s, &rows, r), path);
     zonal__free(rows.x);
     return status;
 }
@@ -317,30 +366,42 @@ static void keep_remark(void *context, const char *line) {
     snprintf(((remark *)context)->text, sizeof(remark), "%s", line);
 }
 
-static zonal_status run(const settings *s, const zonal__options *options, const char *path) {
-    result r = {.loss = ZONAL_LOSS_OPTIONS_INIT};
-    remark kept = {""};
+static zonal_status prepare(const settings *s, const zonal__options *options, result *r) {
     const zonal__device *device;
-    zonal_status status;
-    ZONAL_TRY(zonal_loss_defaults(s->method, &r.loss));
-    ZONAL_TRY(zonal__loss_apply(options, offsetof(settings, loss), &r.loss));
-    r.loss.precision = (zonal_precision)s->precision;
-    ZONAL_TRY(zonal__device_open(r.loss.device, &device));
-    if (!(device->backend->precisions & 1u << r.loss.precision) &&
+    char name[ZONAL_DEVICE_NAME];
+    ZONAL_TRY(zonal_loss_defaults(s->method, &r->loss));
+    ZONAL_TRY(zonal__loss_apply(options, offsetof(settings, loss), &r->loss));
+    r->loss.precision = (zonal_precision)s->precision;
+    ZONAL_TRY(zonal__job_device_name(r->job, r->loss.device, name));
+    memcpy(r->loss.device, name, sizeof name);
+    ZONAL_TRY(zonal__device_open(r->loss.device, &device));
+    if (!(device->backend->precisions & 1u << r->loss.precision) &&
         zonal__options_source(options, "precision") <= ZONAL__SOURCE_DEFAULT)
-        r.loss.precision = ZONAL_PRECISION_FP32; /* the most it has */
-    zonal_set_log(keep_remark, &kept);
-    status = compute(s, path, &r);
-    zonal_set_log(NULL, NULL);
-    if (status != ZONAL_OK) return status;
-    if (kept.text[0] && !s->quiet) zonal__cli_say("%s", kept.text);
-    if (s->json) return print_json(s, &r);
-    if (!s->quiet) {
-        hint_at_unused(s, options, &r);
-        hint_at_scale(&r);
-    }
-    print_text(s, &r);
+        r->loss.precision = ZONAL_PRECISION_FP32; /* the most it has */
     return ZONAL_OK;
+}
+
+static zonal_status print(const settings *s, const zonal__options *options, const result *r,
+                          const remark *kept) {
+    if (kept->text[0] && !s->quiet) zonal__cli_say("%s", kept->text);
+    if (s->json) return print_json(s, r);
+    if (!s->quiet) {
+        hint_at_unused(s, options, r);
+        hint_at_scale(r);
+    }
+    print_text(s, r);
+    return ZONAL_OK;
+}
+
+static zonal_status run(const settings *s, const zonal__options *options, zonal__job *job) {
+    result r = {.job = job, .loss = ZONAL_LOSS_OPTIONS_INIT};
+    remark kept = {""};
+    zonal_status status = zonal__job_all(job, prepare(s, options, &r));
+    zonal_set_log(keep_remark, &kept);
+    if (status == ZONAL_OK) status = zonal__job_all(job, compute(s, options->arguments[0], &r));
+    zonal_set_log(NULL, NULL);
+    if (status == ZONAL_OK && zonal__job_rank(job) == 0) status = print(s, options, &r, &kept);
+    return status;
 }
 
 int zonal__cli_loss(int argc, char **argv) {
@@ -352,10 +413,11 @@ int zonal__cli_loss(int argc, char **argv) {
                                     .argument = "X.npy",
                                     .least = 1,
                                     .most = 1};
+    zonal__job *job;
     int status;
     describe(description, sizeof description);
     status = zonal__cli_parse(&usage, table, &s, argc, argv, &options);
     if (status != ZONAL__EXIT_CONTINUE) return status;
-    if (run(&s, &options, options.arguments[0]) != ZONAL_OK) return zonal__cli_failed();
-    return ZONAL__EXIT_OK;
+    if (zonal__job_open(&s.job, &job) != ZONAL_OK) return zonal__cli_failed();
+    return zonal__cli_end_job(job, run(&s, &options, job));
 }

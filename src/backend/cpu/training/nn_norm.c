@@ -248,18 +248,20 @@ static void block_statistics(void *context, int64_t block, int thread) {
     }
 }
 
-/* Mean and variance of channel c over all blocks. */
-static void join_blocks(const norm_layer *norm, int64_t c, double *mean, double *squares) {
+/* Mean and squares of channel c over all blocks, in the place of the first block's. */
+static void join_blocks(const norm_layer *norm, int64_t c) {
     int64_t channels = norm->base.spec.channels;
-    *mean = *squares = 0;
+    double mean = 0, squares = 0;
     for (int64_t b = 0; b < norm->blocks; b++)
-        *mean += (double)rows_of_block(norm, b) * norm->part[b * 2 * channels + c];
-    *mean /= (double)norm->rows;
+        mean += (double)rows_of_block(norm, b) * norm->part[b * 2 * channels + c];
+    mean /= (double)norm->rows;
     for (int64_t b = 0; b < norm->blocks; b++) {
         const double *part = norm->part + b * 2 * channels;
-        double off = part[c] - *mean;
-        *squares += part[channels + c] + (double)rows_of_block(norm, b) * off * off;
+        double off = part[c] - mean;
+        squares += part[channels + c] + (double)rows_of_block(norm, b) * off * off;
     }
+    norm->part[c] = mean;
+    norm->part[channels + c] = squares;
 }
 
 static float mixed(float running, float momentum, double batch) {
@@ -267,20 +269,23 @@ static float mixed(float running, float momentum, double batch) {
 }
 
 /* The batch's mean and factor, the running ones moved, and mean and inverse into "saved". */
-static void finish_statistics(norm_layer *norm, const zonal__layer_arrays *arrays, float *mean,
-                              float *saved_inverse) {
+static zonal_status finish_statistics(norm_layer *norm, const zonal__layer_arrays *arrays,
+                                      float *mean, float *saved_inverse) {
     const zonal__layer_spec *spec = &norm->base.spec;
+    double elements = (double)zonal__layer_norm_elements(spec);
+    for (int64_t c = 0; c < spec->channels; c++) join_blocks(norm, c);
+    ZONAL_TRY(zonal__layer_join_statistics(spec, norm->part));
     for (int64_t c = 0; c < spec->channels; c++) {
-        double own, squares, inverse;
-        join_blocks(norm, c, &own, &squares);
-        inverse = 1 / sqrt(squares / (double)norm->rows + (double)spec->epsilon);
+        double own = norm->part[c], squares = norm->part[spec->channels + c];
+        double inverse = 1 / sqrt(squares / elements + (double)spec->epsilon);
         arrays->running_mean[c] = mixed(arrays->running_mean[c], spec->momentum, own);
         arrays->running_variance[c] =
-            mixed(arrays->running_variance[c], spec->momentum, squares / (double)(norm->rows - 1));
+            mixed(arrays->running_variance[c], spec->momentum, squares / (elements - 1));
         mean[c] = (float)own;
         norm->factor[c] = (float)((double)arrays->scale[c] * inverse);
         if (saved_inverse) saved_inverse[c] = (float)inverse;
     }
+    return ZONAL_OK;
 }
 
 static void block_forward(void *context, int64_t block, int thread) {
@@ -311,7 +316,7 @@ static zonal_status forward_norm(zonal__layer *layer, const zonal__layer_arrays 
     norm_run run = {norm, arrays, mean, 0};
     if (training) {
         zonal__cpu_parallel(norm->blocks, block_statistics, &run);
-        finish_statistics(norm, arrays, mean, saved ? saved + channels : NULL);
+        ZONAL_TRY(finish_statistics(norm, arrays, mean, saved ? saved + channels : NULL));
     } else {
         for (int64_t c = 0; c < channels; c++) {
             double variance = (double)arrays->running_variance[c] + (double)layer->spec.epsilon;
@@ -381,7 +386,9 @@ static void store_gradient(int accumulate, double value, float *out) {
     *out = (float)(accumulate ? (double)*out + value : value);
 }
 
-static void finish_sums(norm_layer *norm, const zonal__layer_arrays *arrays, const float *inverse) {
+/* The sums over all blocks, in the place of the first block's, and the gradients that they are. */
+static void join_block_sums(const norm_layer *norm, const zonal__layer_arrays *arrays,
+                            const float *inverse) {
     int64_t channels = norm->base.spec.channels;
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, product = 0;
@@ -389,12 +396,25 @@ static void finish_sums(norm_layer *norm, const zonal__layer_arrays *arrays, con
             sum += norm->part[b * 2 * channels + c];
             product += norm->part[b * 2 * channels + channels + c];
         }
-        double dscale = product * (double)inverse[c];
-        norm->along[c] = (float)(sum / (double)norm->rows);
-        norm->tilt[c] = (float)(dscale * (double)inverse[c] / (double)norm->rows);
+        norm->part[c] = sum;
+        norm->part[channels + c] = product;
         store_gradient(arrays->accumulate, sum, &arrays->dbias[c]);
-        store_gradient(arrays->accumulate, dscale, &arrays->dscale[c]);
+        store_gradient(arrays->accumulate, product * (double)inverse[c], &arrays->dscale[c]);
     }
+}
+
+static zonal_status finish_sums(norm_layer *norm, const zonal__layer_arrays *arrays,
+                                const float *inverse) {
+    int64_t channels = norm->base.spec.channels;
+    double elements = (double)zonal__layer_norm_elements(&norm->base.spec);
+    join_block_sums(norm, arrays, inverse);
+    ZONAL_TRY(zonal__layer_join_sums(&norm->base.spec, norm->part));
+    for (int64_t c = 0; c < channels; c++) {
+        double dscale = norm->part[channels + c] * (double)inverse[c];
+        norm->along[c] = (float)(norm->part[c] / elements);
+        norm->tilt[c] = (float)(dscale * (double)inverse[c] / elements);
+    }
+    return ZONAL_OK;
 }
 
 static zonal_status backward_norm(zonal__layer *layer, const zonal__layer_arrays *arrays) {
@@ -404,7 +424,7 @@ static zonal_status backward_norm(zonal__layer *layer, const zonal__layer_arrays
     for (int64_t c = 0; c < layer->spec.channels; c++)
         norm->factor[c] = arrays->scale[c] * inverse[c];
     zonal__cpu_parallel(norm->blocks, block_backward, &run);
-    finish_sums(norm, arrays, inverse);
+    ZONAL_TRY(finish_sums(norm, arrays, inverse));
     run.second = 1;
     if (arrays->dx || (layer->spec.residual && arrays->dresidual))
         zonal__cpu_parallel(norm->blocks, block_backward, &run);

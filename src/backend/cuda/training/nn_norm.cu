@@ -11,6 +11,7 @@
  * which is less to read than y and less to keep than what z is made of. (Where channels come one by
  * one, y is read.)
  */
+#include "backend/cuda/training/nn_norm_ranks.cuh"
 #include "backend/cuda/training/nn_norm_resident.cuh"
 
 extern "C" {
@@ -29,14 +30,10 @@ typedef struct norm_layer {
     zonal__resident resident;     /* blocks 0: two kernels */
     unsigned *tickets;            /* device, [columns]; the resident ones' follow */
     norm_kernels kernels;
+    norm_ranks ranks;
 } norm_layer;
 
 /* ---- kernels --------------------------------------------------------------------------------- */
-
-typedef struct channel_statistics {
-    double mean, squares; /* of differences from the mean, their sum */
-    float inverse;
-} channel_statistics;
 
 /* From the sums of x - origin and its square. */
 __device__ static channel_statistics statistics_of(const norm_args &args, double origin,
@@ -48,17 +45,16 @@ __device__ static channel_statistics statistics_of(const norm_args &args, double
     return own;
 }
 
-/* They are saved, and move the running ones. */
-__device__ static void keep_statistics(const norm_args &args, int channel,
-                                       const channel_statistics &own) {
-    double m = (double)args.shape.rows, momentum = (double)args.momentum;
-    args.mean[channel] = (float)own.mean;
-    args.inverse[channel] = own.inverse;
-    args.running_mean[channel] =
-        (float)((1 - momentum) * (double)args.running_mean[channel] + momentum * own.mean);
-    args.running_variance[channel] =
-        (float)((1 - momentum) * (double)args.running_variance[channel] +
-                momentum * (own.squares / (m - 1)));
+/* They are kept, or left as sums for all ranks to add up. */
+__device__ static void finish_statistics(const norm_args &args, int channel,
+                                         const channel_statistics &own) {
+    double sum = (double)args.shape.rows * own.mean;
+    if (!args.joined) {
+        norm_keep_statistics(args, channel, own);
+        return;
+    }
+    args.joined[channel] = sum;
+    args.joined[args.shape.channels + channel] = own.squares + sum * own.mean;
 }
 
 /* A thread's sums of x - shift and its square. */
@@ -166,8 +162,8 @@ __global__ void __launch_bounds__(ZONAL__NN_THREADS,
         total[which] = norm_sum_block<V>(args, at, which, own, part);
     }
     if (norm_sum_column<V>(args, at, part, total, &channel))
-        keep_statistics(args, channel,
-                        statistics_of(args, (double)zonal__load(x + channel), total));
+        finish_statistics(args, channel,
+                          statistics_of(args, (double)zonal__load(x + channel), total));
 }
 
 template <typename T, int V, zonal__activation A, bool RESIDUAL>
@@ -209,7 +205,7 @@ __device__ static inline void find_statistics(const norm_args &args, const zonal
         table->bias[thread] = bias;
     }
     __syncthreads();
-    if (channel >= 0 && at.slot == 0) keep_statistics(args, channel, found);
+    if (channel >= 0 && at.slot == 0) norm_keep_statistics(args, channel, found);
 }
 
 template <typename T, zonal__activation A, bool RESIDUAL>
@@ -311,6 +307,8 @@ static zonal_status cut(norm_layer *layer) {
     ZONAL_TRY(ask_room(layer->kernels.back_resident, &back));
     zonal__resident_make(rows, spec->channels, narrow ? 2 : 4, processors,
                          (there < back ? there : back) * processors, &layer->resident);
+    /* Between its sums and their use a synchronised norm must hear the other ranks. */
+    if (spec->communicator) layer->resident.blocks = 0;
     return ZONAL_OK;
 }
 
@@ -322,6 +320,7 @@ static zonal_status create(zonal__layer *opaque) {
     choose_kernels(spec, layer->shape.vector, &layer->kernels);
     ZONAL_TRY(load_kernels(&layer->kernels));
     ZONAL_TRY(cut(layer));
+    ZONAL_TRY(zonal__norm_ranks_make(spec, &layer->ranks));
     size_t tickets = (size_t)(layer->shape.columns + layer->resident.shape.columns);
     ZONAL_TRY(zonal__cuda_malloc(tickets * sizeof *layer->tickets, "the tickets of a batch norm",
                                  &memory));
@@ -332,6 +331,7 @@ static zonal_status create(zonal__layer *opaque) {
 
 static void destroy(zonal__layer *opaque) {
     cudaFree(((norm_layer *)opaque)->tickets);
+    zonal__norm_ranks_drop(&((norm_layer *)opaque)->ranks);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -389,6 +389,8 @@ static norm_args make_args(const norm_layer *layer, const zonal__layer_arrays *a
         args.positive = (uint8_t *)arrays->saved + pairs_bytes(layer);
     args.partial = (double *)((char *)arrays->scratch + pairs_bytes(layer));
     args.tickets = layer->tickets;
+    args.elements = (double)zonal__layer_norm_elements(spec);
+    args.joined = layer->ranks.joined;
     return args;
 }
 
@@ -421,7 +423,10 @@ static zonal_status forward(zonal__layer *opaque, const zonal__layer_arrays *arr
     norm_args args = make_args(layer, arrays, training);
     if (training && layer->resident.blocks)
         return launch_resident(layer, layer->kernels.resident, args);
-    if (training) ZONAL_TRY(launch(layer, layer->kernels.statistics, layer->sum_blocks, args));
+    if (training) {
+        ZONAL_TRY(launch(layer, layer->kernels.statistics, layer->sum_blocks, args));
+        ZONAL_TRY(zonal__norm_join_statistics(&layer->ranks, args, opaque->stream));
+    }
     return launch(layer, layer->kernels.apply, layer->apply_blocks, args);
 }
 
@@ -439,6 +444,7 @@ static zonal_status backward(zonal__layer *opaque, const zonal__layer_arrays *ar
     args.slope = args.mean_g + layer->shape.channels;
     if (layer->resident.blocks) return launch_resident(layer, layer->kernels.back_resident, args);
     ZONAL_TRY(launch(layer, layer->kernels.back_sums, layer->sum_blocks, args));
+    ZONAL_TRY(zonal__norm_join_sums(&layer->ranks, args, opaque->stream));
     if (!args.dx) return ZONAL_OK;
     if (!args.dresidual) return launch(layer, layer->kernels.back_apply, layer->apply_blocks, args);
     args.dy = args.dresidual;

@@ -29,6 +29,10 @@ typedef struct norm_args {
     double *partial;   /* [columns][blocks of a column][2][channels of a column] */
     unsigned *tickets; /* [columns]: blocks that have come so far */
     int each;          /* resident: rows of a thread; some have one less */
+    double elements;   /* of a channel, of all ranks */
+    /* [2][channels]: synchronised, the sums over this rank's rows are left here instead of being
+     * used; nn_norm_ranks.cuh goes on with them. NULL: not synchronised. */
+    double *joined;
     /* backward */
     const void *dy, *dy_more;
     void *dx, *dresidual;
@@ -53,6 +57,25 @@ norm_kernel zonal__norm_statistics(zonal_dtype dtype, int vector);
 
 /* Fills in those of the way back; in nn_norm_back.cu. */
 void zonal__norm_choose_back(const zonal__layer_spec *spec, int vector, norm_kernels *kernels);
+}
+
+/* A channel's statistics: of this rank's rows, or of all. */
+typedef struct channel_statistics {
+    double mean, squares; /* of differences from the mean, their sum */
+    float inverse;
+} channel_statistics;
+
+/* They are saved, and move the running ones. */
+__device__ inline void norm_keep_statistics(const norm_args &args, int channel,
+                                            const channel_statistics &own) {
+    double momentum = (double)args.momentum;
+    args.mean[channel] = (float)own.mean;
+    args.inverse[channel] = own.inverse;
+    args.running_mean[channel] =
+        (float)((1 - momentum) * (double)args.running_mean[channel] + momentum * own.mean);
+    args.running_variance[channel] =
+        (float)((1 - momentum) * (double)args.running_variance[channel] +
+                momentum * (own.squares / (args.elements - 1)));
 }
 
 __device__ inline zonal__column_place norm_place(const norm_args &args) {

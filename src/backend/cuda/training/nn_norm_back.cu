@@ -156,8 +156,13 @@ __global__ void __launch_bounds__(ZONAL__NN_THREADS, norm_blocks_together<T, A>(
     total[1] = norm_sum_block<V>(args, at, 1, own, part);
     if (norm_sum_column<V>(args, at, part, total, &channel)) {
         back_totals found = totals_of(args, (double)args.inverse[channel], total);
-        args.mean_g[channel] = found.mean_g;
-        args.slope[channel] = found.slope;
+        if (args.joined) {
+            args.joined[channel] = total[0];
+            args.joined[args.shape.channels + channel] = total[1];
+        } else {
+            args.mean_g[channel] = found.mean_g;
+            args.slope[channel] = found.slope;
+        }
         keep_totals(args, channel, found);
     }
 }

@@ -14,7 +14,7 @@
  * Saved: mean and inverse of each channel; for each element of y the number of its winner, a byte,
  * or DEAD where relu is flat; and x of the winner, in dtype.
  */
-#include "backend/cuda/training/nn_norm.cuh"
+#include "backend/cuda/training/nn_norm_ranks.cuh"
 
 extern "C" {
 #include "backend/device.h"
@@ -302,8 +302,13 @@ __device__ static void finish_sums(const norm_pool_args &args, int channel,
     const norm_args &norm = args.norm;
     double m = (double)(args.n * args.h * args.w), inverse = (double)norm.inverse[channel];
     double dbias = total[0], dscale = total[1] * inverse;
-    norm.mean_g[channel] = (float)(dbias / m);
-    norm.slope[channel] = (float)(dscale * inverse / m);
+    if (norm.joined) {
+        norm.joined[channel] = total[0];
+        norm.joined[norm.shape.channels + channel] = total[1];
+    } else {
+        norm.mean_g[channel] = (float)(dbias / m);
+        norm.slope[channel] = (float)(dscale * inverse / m);
+    }
     if (norm.accumulate) {
         dbias += (double)norm.dbias[channel];
         dscale += (double)norm.dscale[channel];
@@ -501,6 +506,7 @@ typedef struct norm_pool_layer {
     unsigned *tickets; /* device, [columns] */
     norm_kernel statistics;
     norm_pool_kernel pool, sums, back;
+    norm_ranks ranks;
 } norm_pool_layer;
 
 template <typename T, int V> static void choose_kernels(norm_pool_layer *layer) {
@@ -558,6 +564,7 @@ static zonal_status create(zonal__layer *opaque) {
             spec->kernel, spec->stride, spec->pad);
     ZONAL_TRY(cut(layer));
     ZONAL_TRY(prepare(layer));
+    ZONAL_TRY(zonal__norm_ranks_make(spec, &layer->ranks));
     ZONAL_TRY(zonal__cuda_malloc((size_t)layer->shape.columns * sizeof *layer->tickets,
                                  "the tickets of a batch norm", &memory));
     layer->tickets = (unsigned *)memory;
@@ -567,6 +574,7 @@ static zonal_status create(zonal__layer *opaque) {
 
 static void destroy(zonal__layer *opaque) {
     cudaFree(((norm_pool_layer *)opaque)->tickets);
+    zonal__norm_ranks_drop(&((norm_pool_layer *)opaque)->ranks);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -621,6 +629,8 @@ static norm_args make_norm_args(const norm_pool_layer *layer, const zonal__layer
     args.inverse = args.mean + layer->shape.channels;
     args.partial = (double *)((char *)arrays->scratch + pairs_bytes(layer));
     args.tickets = layer->tickets;
+    args.elements = (double)zonal__layer_norm_elements(spec);
+    args.joined = layer->ranks.joined;
     return args;
 }
 
@@ -660,8 +670,10 @@ static zonal_status launch_strips(const norm_pool_layer *layer, norm_pool_kernel
 static zonal_status forward(zonal__layer *opaque, const zonal__layer_arrays *arrays, int training) {
     const norm_pool_layer *layer = (const norm_pool_layer *)opaque;
     norm_pool_args args = make_args(layer, arrays, training);
-    if (training)
+    if (training) {
         ZONAL_TRY(launch_sums(layer, layer->statistics, layer->statistic_blocks, args.norm));
+        ZONAL_TRY(zonal__norm_join_statistics(&layer->ranks, args.norm, opaque->stream));
+    }
     return launch_strips(layer, layer->pool, args);
 }
 
@@ -678,6 +690,7 @@ static zonal_status backward(zonal__layer *opaque, const zonal__layer_arrays *ar
     args.norm.mean_g = (float *)arrays->scratch;
     args.norm.slope = args.norm.mean_g + layer->shape.channels;
     ZONAL_TRY(launch_sums(layer, layer->sums, layer->sum_blocks, args));
+    ZONAL_TRY(zonal__norm_join_sums(&layer->ranks, args.norm, opaque->stream));
     if (!arrays->dx) return ZONAL_OK;
     return launch_strips(layer, layer->back, args);
 }

@@ -4,8 +4,9 @@
 #include "core/memory.h"
 
 typedef struct layer_family {
-    void (*forward)(const zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
-    void (*backward)(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+    zonal_status (*forward)(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                            int training);
+    zonal_status (*backward)(const zonal__layer *layer, const zonal__layer_arrays *arrays);
     size_t (*saved)(const zonal__layer *layer); /* NULL: nothing is saved */
 } layer_family;
 
@@ -39,7 +40,8 @@ static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     layer->out_h = h;
     layer->out_w = w;
     layer->out_channels = channels;
-    ZONAL_TRY_GOTO(status, failed, ZONAL_NEW(&layer->sum, spec->channels, "a layer's sums"));
+    ZONAL_TRY_GOTO(status, failed,
+                   ZONAL_NEW(&layer->sum, 2 * (int64_t)spec->channels, "a layer's sums"));
     *out = layer;
     return ZONAL_OK;
 failed:
@@ -54,14 +56,12 @@ static size_t saved_bytes(const zonal__layer *layer) {
 
 static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arrays, int training) {
     ZONAL_TRY(zonal__layer_check_forward(&layer->spec, training));
-    families[layer->spec.kind].forward(layer, arrays, training);
-    return ZONAL_OK;
+    return families[layer->spec.kind].forward(layer, arrays, training);
 }
 
 static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arrays) {
     ZONAL_TRY(zonal__layer_check_backward(&layer->spec));
-    families[layer->spec.kind].backward(layer, arrays);
-    return ZONAL_OK;
+    return families[layer->spec.kind].backward(layer, arrays);
 }
 
 static size_t scratch_bytes(const zonal__layer *layer) {

@@ -12,7 +12,7 @@
 struct zonal__layer {
     zonal__layer_spec spec; /* defaults filled in; linear with the window of a 1 x 1 convolution */
     int out_h, out_w, out_channels;
-    double *sum; /* [channels]: backward of a convolution */
+    double *sum; /* [2][channels]: backward of a convolution; both ways of a norm */
 };
 
 /* Element i of an array of the layer's dtype. */
@@ -60,31 +60,36 @@ static inline void zonal__ref_store_gradient(const zonal__layer_arrays *arrays, 
 
 /* One layer of each family; what "training" means is said in backend/training/nn.h. "saved" gives
  * the bytes that a training forward leaves to backward. */
-void zonal__ref_convolution(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                            int training);
-void zonal__ref_convolution_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_convolution(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                    int training);
+zonal_status zonal__ref_convolution_back(const zonal__layer *layer,
+                                         const zonal__layer_arrays *arrays);
 
-void zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
-void zonal__ref_norm_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                             int training);
+zonal_status zonal__ref_norm_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
 size_t zonal__ref_norm_saved(const zonal__layer *layer);
 
-void zonal__ref_activation(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                           int training);
-void zonal__ref_activation_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_activation(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                   int training);
+zonal_status zonal__ref_activation_back(const zonal__layer *layer,
+                                        const zonal__layer_arrays *arrays);
 
-void zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                         int training);
-void zonal__ref_max_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                 int training);
+zonal_status zonal__ref_max_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
 size_t zonal__ref_max_pool_saved(const zonal__layer *layer);
 
-void zonal__ref_norm_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                          int training);
-void zonal__ref_norm_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_norm_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                  int training);
+zonal_status zonal__ref_norm_pool_back(const zonal__layer *layer,
+                                       const zonal__layer_arrays *arrays);
 size_t zonal__ref_norm_pool_saved(const zonal__layer *layer);
 size_t zonal__ref_norm_pool_scratch(const zonal__layer *layer);
 
-void zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                          int training);
-void zonal__ref_mean_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays);
+zonal_status zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                  int training);
+zonal_status zonal__ref_mean_pool_back(const zonal__layer *layer,
+                                       const zonal__layer_arrays *arrays);
 
 #endif

@@ -52,8 +52,8 @@ static double output(const zonal__layer *layer, const zonal__layer_arrays *array
     return sum;
 }
 
-void zonal__ref_convolution(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                            int training) {
+zonal_status zonal__ref_convolution(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                    int training) {
     (void)training;
     for (int64_t n = 0; n < layer->spec.n; n++)
         for (int i = 0; i < layer->out_h; i++)
@@ -63,6 +63,7 @@ void zonal__ref_convolution(const zonal__layer *layer, const zonal__layer_arrays
                     zonal__ref_store(layer, arrays->y, zonal__ref_y_at(layer, n, i, j) + k,
                                      output(layer, arrays, n, i, j, k) + bias);
                 }
+    return ZONAL_OK;
 }
 
 /* sum[c] = dx[n][p][q][c] */
@@ -108,7 +109,8 @@ static void gradient_of_bias(const zonal__layer *layer, const zonal__layer_array
     }
 }
 
-void zonal__ref_convolution_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_convolution_back(const zonal__layer *layer,
+                                         const zonal__layer_arrays *arrays) {
     const zonal__layer_spec *spec = &layer->spec;
     for (int64_t n = 0; arrays->dx && n < spec->n; n++)
         for (int p = 0; p < spec->h; p++)
@@ -127,4 +129,5 @@ void zonal__ref_convolution_back(const zonal__layer *layer, const zonal__layer_a
                                               weight_at(layer, k, r, s) + c, layer->sum[c]);
             }
     if (spec->bias) gradient_of_bias(layer, arrays);
+    return ZONAL_OK;
 }

@@ -72,9 +72,9 @@ static double mix(float running, float momentum, double batch) {
     return (1 - (double)momentum) * (double)running + (double)momentum * batch;
 }
 
-/* The batch's statistics of channel c, which also move the running ones. Two passes: the variance
- * is that of the differences from the mean, and does not cancel. */
-static statistics of_batch(const zonal__layer *layer, const zonal__layer_arrays *arrays, int c) {
+/* Mean and squares about it of channel c, of this rank's elements. Two passes: squares of
+ * differences from the mean do not cancel. */
+static void add_up(const zonal__layer *layer, const zonal__layer_arrays *arrays, int c) {
     const zonal__layer_spec *spec = &layer->spec;
     int64_t m = elements_of_channel(spec);
     double mean = 0, squares = 0;
@@ -85,6 +85,15 @@ static statistics of_batch(const zonal__layer *layer, const zonal__layer_arrays 
         double difference = zonal__ref_element(layer, arrays->x, e * spec->channels + c) - mean;
         squares += difference * difference;
     }
+    layer->sum[c] = mean;
+    layer->sum[spec->channels + c] = squares;
+}
+
+/* The batch's statistics of channel c, which also move the running ones. */
+static statistics of_batch(const zonal__layer *layer, const zonal__layer_arrays *arrays, int c) {
+    const zonal__layer_spec *spec = &layer->spec;
+    int64_t m = zonal__layer_norm_elements(spec);
+    double mean = layer->sum[c], squares = layer->sum[spec->channels + c];
     arrays->running_mean[c] = (float)mix(arrays->running_mean[c], spec->momentum, mean);
     arrays->running_variance[c] =
         (float)mix(arrays->running_variance[c], spec->momentum, squares / (double)(m - 1));
@@ -101,9 +110,12 @@ size_t zonal__ref_norm_saved(const zonal__layer *layer) {
     return (size_t)layer->spec.channels * sizeof(statistics);
 }
 
-void zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *arrays, int training) {
+zonal_status zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                             int training) {
     const zonal__layer_spec *spec = &layer->spec;
     statistics *saved = training && !spec->forward_only ? arrays->saved : NULL;
+    for (int c = 0; training && c < spec->channels; c++) add_up(layer, arrays, c);
+    if (training) ZONAL_TRY(zonal__layer_join_statistics(spec, layer->sum));
     for (int c = 0; c < spec->channels; c++) {
         statistics own = training ? of_batch(layer, arrays, c) : of_running(layer, arrays, c);
         if (saved) saved[c] = own;
@@ -113,6 +125,7 @@ void zonal__ref_norm(const zonal__layer *layer, const zonal__layer_arrays *array
             zonal__ref_store(layer, arrays->y, at, activate(spec->activation, z));
         }
     }
+    return ZONAL_OK;
 }
 
 /* A residual is read for gelu alone: relu's derivative shows in y. */
@@ -127,49 +140,65 @@ static double gradient_before_activation(const zonal__layer *layer,
     return dy * derivative(activation, before_activation(layer, arrays, own, at));
 }
 
-static void norm_back_channel(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                              const statistics *own, int c) {
+/* This rank's sums of dz and dz xhat. */
+static void add_up_back(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                        const statistics *own, int c) {
     const zonal__layer_spec *spec = &layer->spec;
-    int64_t m = elements_of_channel(spec);
-    double dbias = 0, dscale = 0, factor = (double)arrays->scale[c] * own->inverse;
-    for (int64_t e = 0; e < m; e++) {
+    double dbias = 0, dscale = 0;
+    for (int64_t e = 0; e < elements_of_channel(spec); e++) {
         int64_t at = e * spec->channels + c;
         double dz = gradient_before_activation(layer, arrays, own, at);
         dbias += dz;
         dscale += dz * normalised(layer, arrays, own, at);
     }
-    for (int64_t e = 0; e < m; e++) {
+    zonal__ref_store_gradient(arrays, arrays->dbias, c, dbias);
+    zonal__ref_store_gradient(arrays, arrays->dscale, c, dscale);
+    layer->sum[c] = dbias;
+    layer->sum[spec->channels + c] = dscale;
+}
+
+static void norm_back_channel(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                              const statistics *own, int c) {
+    const zonal__layer_spec *spec = &layer->spec;
+    int64_t m = zonal__layer_norm_elements(spec);
+    double dbias = layer->sum[c], dscale = layer->sum[spec->channels + c];
+    double factor = (double)arrays->scale[c] * own->inverse;
+    for (int64_t e = 0; e < elements_of_channel(spec); e++) {
         int64_t at = e * spec->channels + c;
         double dz = gradient_before_activation(layer, arrays, own, at);
         double along = dbias + normalised(layer, arrays, own, at) * dscale;
         if (arrays->dx) zonal__ref_store(layer, arrays->dx, at, factor * (dz - along / (double)m));
         if (spec->residual && arrays->dresidual) zonal__ref_store(layer, arrays->dresidual, at, dz);
     }
-    zonal__ref_store_gradient(arrays, arrays->dbias, c, dbias);
-    zonal__ref_store_gradient(arrays, arrays->dscale, c, dscale);
 }
 
-void zonal__ref_norm_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_norm_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
     const statistics *saved = arrays->saved;
+    for (int c = 0; c < layer->spec.channels; c++) add_up_back(layer, arrays, &saved[c], c);
+    ZONAL_TRY(zonal__layer_join_sums(&layer->spec, layer->sum));
     for (int c = 0; c < layer->spec.channels; c++) norm_back_channel(layer, arrays, &saved[c], c);
+    return ZONAL_OK;
 }
 
 /* ---- activations alone ----------------------------------------------------------------------- */
 
-void zonal__ref_activation(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                           int training) {
+zonal_status zonal__ref_activation(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                   int training) {
     const zonal__layer_spec *spec = &layer->spec;
     (void)training;
     for (int64_t at = 0; at < elements_of_channel(spec) * spec->channels; at++)
         zonal__ref_store(layer, arrays->y, at,
                          activate(spec->activation, zonal__ref_element(layer, arrays->x, at)));
+    return ZONAL_OK;
 }
 
-void zonal__ref_activation_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_activation_back(const zonal__layer *layer,
+                                        const zonal__layer_arrays *arrays) {
     const zonal__layer_spec *spec = &layer->spec;
     for (int64_t at = 0; arrays->dx && at < elements_of_channel(spec) * spec->channels; at++)
         zonal__ref_store(
             layer, arrays->dx, at,
             zonal__ref_element(layer, arrays->dy, at) *
                 derivative(spec->activation, zonal__ref_element(layer, arrays->x, at)));
+    return ZONAL_OK;
 }

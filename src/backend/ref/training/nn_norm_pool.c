@@ -11,24 +11,25 @@ static void *norm_saved(const zonal__layer *layer, const zonal__layer_arrays *ar
     return arrays->saved ? (char *)arrays->saved + zonal__ref_max_pool_saved(layer) : NULL;
 }
 
-void zonal__ref_norm_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                          int training) {
+zonal_status zonal__ref_norm_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                  int training) {
     zonal__layer_arrays norm = *arrays, pool = *arrays;
     norm.saved = norm_saved(layer, arrays);
     norm.y = arrays->scratch;
     pool.x = arrays->scratch;
-    zonal__ref_norm(layer, &norm, training);
-    zonal__ref_max_pool(layer, &pool, training);
+    ZONAL_TRY(zonal__ref_norm(layer, &norm, training));
+    return zonal__ref_max_pool(layer, &pool, training);
 }
 
-void zonal__ref_norm_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_norm_pool_back(const zonal__layer *layer,
+                                       const zonal__layer_arrays *arrays) {
     zonal__layer_arrays norm = *arrays, pool = *arrays;
     pool.dx = arrays->scratch;
     norm.saved = norm_saved(layer, arrays);
     norm.dy = arrays->scratch;
     norm.dy_more = NULL;
-    zonal__ref_max_pool_back(layer, &pool);
-    zonal__ref_norm_back(layer, &norm);
+    ZONAL_TRY(zonal__ref_max_pool_back(layer, &pool));
+    return zonal__ref_norm_back(layer, &norm);
 }
 
 size_t zonal__ref_norm_pool_saved(const zonal__layer *layer) {

@@ -36,8 +36,8 @@ size_t zonal__ref_max_pool_saved(const zonal__layer *layer) {
     return (size_t)elements_of_y(layer) * sizeof(int64_t);
 }
 
-void zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                         int training) {
+zonal_status zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                 int training) {
     int64_t *saved = training && !layer->spec.forward_only ? arrays->saved : NULL, at = 0;
     for (int64_t n = 0; n < layer->spec.n; n++)
         for (int i = 0; i < layer->out_h; i++)
@@ -48,6 +48,7 @@ void zonal__ref_max_pool(const zonal__layer *layer, const zonal__layer_arrays *a
                     zonal__ref_store(layer, arrays->y, at, value);
                     if (saved) saved[at] = winner;
                 }
+    return ZONAL_OK;
 }
 
 /* Windows overlap, so one pixel may have won several of them. */
@@ -68,7 +69,8 @@ static double gradient_of_pixel(const zonal__layer *layer, const zonal__layer_ar
     return sum;
 }
 
-void zonal__ref_max_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_max_pool_back(const zonal__layer *layer,
+                                      const zonal__layer_arrays *arrays) {
     const zonal__layer_spec *spec = &layer->spec;
     for (int64_t n = 0; arrays->dx && n < spec->n; n++)
         for (int p = 0; p < spec->h; p++)
@@ -76,12 +78,13 @@ void zonal__ref_max_pool_back(const zonal__layer *layer, const zonal__layer_arra
                 for (int c = 0; c < spec->channels; c++)
                     zonal__ref_store(layer, arrays->dx, zonal__ref_x_at(layer, n, p, q) + c,
                                      gradient_of_pixel(layer, arrays, n, p, q, c));
+    return ZONAL_OK;
 }
 
 /* ---- the mean -------------------------------------------------------------------------------- */
 
-void zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
-                          int training) {
+zonal_status zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *arrays,
+                                  int training) {
     const zonal__layer_spec *spec = &layer->spec;
     int64_t pixels = (int64_t)spec->h * spec->w;
     (void)training;
@@ -92,9 +95,11 @@ void zonal__ref_mean_pool(const zonal__layer *layer, const zonal__layer_arrays *
                 sum += zonal__ref_element(layer, arrays->x, (n * pixels + p) * spec->channels + c);
             zonal__ref_store(layer, arrays->y, n * spec->channels + c, sum / (double)pixels);
         }
+    return ZONAL_OK;
 }
 
-void zonal__ref_mean_pool_back(const zonal__layer *layer, const zonal__layer_arrays *arrays) {
+zonal_status zonal__ref_mean_pool_back(const zonal__layer *layer,
+                                       const zonal__layer_arrays *arrays) {
     const zonal__layer_spec *spec = &layer->spec;
     int64_t pixels = (int64_t)spec->h * spec->w;
     for (int64_t n = 0; arrays->dx && n < spec->n; n++)
@@ -103,4 +108,5 @@ void zonal__ref_mean_pool_back(const zonal__layer *layer, const zonal__layer_arr
                 zonal__ref_store(layer, arrays->dx, (n * pixels + p) * spec->channels + c,
                                  zonal__ref_element(layer, arrays->dy, n * spec->channels + c) /
                                      (double)pixels);
+    return ZONAL_OK;
 }

@@ -1,0 +1,281 @@
+/*
+ * One rank of a job, for the tests of src/dist: they start several of it under a launcher.
+ *
+ *     ranks_tool MODE [--rank-timeout S] [--launcher L] [--rendezvous FOLDER] [WORD...]
+ *
+ * A failure is one line on stderr, from the rank that speaks, and exit status 1 or 2, as in the
+ * program.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "dist/job.h"
+
+typedef struct settings {
+    zonal__job_options ranks;
+} settings;
+
+static const zonal__option table[] = {
+    {.name = "ranks", .type = ZONAL__OPTION_TABLE, .target = 0, .table = zonal__job_option}, {0}};
+
+typedef struct state {
+    zonal__job *job;
+    const zonal_communicator *c;
+    char *const *word;
+    int words;
+} state;
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return ZONAL_FAIL(ZONAL_NUMERIC, "line %d: not so: %s", __LINE__, #condition);         \
+    } while (0)
+
+/* Whole numbers and eighths, whose sums are exact in any order. */
+static double number_of(int rank, int64_t i) {
+    return (double)(i % 1009) * (rank + 1) / 8;
+}
+
+static double sum_of(int ranks, int64_t i) {
+    return (double)(i % 1009) * ranks * (ranks + 1) / 16;
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static zonal_status check_sums(const state *j, int64_t count) {
+    double *d;
+    float *f = NULL;
+    ZONAL_TRY(ZONAL_NEW(&d, count, "numbers"));
+    ZONAL_TRY(ZONAL_NEW(&f, count, "numbers"));
+    for (int64_t i = 0; i < count; i++) f[i] = (float)(d[i] = number_of(j->c->rank, i));
+    ZONAL_TRY(j->c->all_reduce(j->c->context, d, count, ZONAL_REDUCE_DOUBLE, NULL));
+    ZONAL_TRY(j->c->all_reduce(j->c->context, f, count, ZONAL_REDUCE_FP32, NULL));
+    for (int64_t i = 0; i < count; i++) {
+        EXPECT(d[i] == sum_of(j->c->ranks, i));
+        EXPECT(f[i] == (float)sum_of(j->c->ranks, i));
+    }
+    zonal__free(d);
+    zonal__free(f);
+    return ZONAL_OK;
+}
+
+/* Sums that round: every rank must have the very bits of the others. */
+static zonal_status check_bits(const state *j) {
+    enum { COUNT = 3000 };
+    static double d[COUNT], first[COUNT];
+    static float f[COUNT], first_f[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        f[i] = (float)(d[i] = 1.0 / (1 + i + 7 * j->c->rank) - 0.1 * j->c->rank);
+    ZONAL_TRY(j->c->all_reduce(j->c->context, d, COUNT, ZONAL_REDUCE_DOUBLE, NULL));
+    ZONAL_TRY(j->c->all_reduce(j->c->context, f, COUNT, ZONAL_REDUCE_FP32, NULL));
+    memcpy(first, d, sizeof d);
+    memcpy(first_f, f, sizeof f);
+    ZONAL_TRY(j->c->broadcast(j->c->context, first, sizeof first, 0, NULL));
+    ZONAL_TRY(j->c->broadcast(j->c->context, first_f, sizeof first_f, 0, NULL));
+    EXPECT(memcmp(first, d, sizeof d) == 0);
+    EXPECT(memcmp(first_f, f, sizeof f) == 0);
+    return ZONAL_OK;
+}
+
+static unsigned char byte_of(int rank, int64_t i) {
+    return (unsigned char)(rank * 31 + i * 7 + i / 251);
+}
+
+/* Rank r has r times "each" bytes: the first has none. */
+static zonal_status check_gather(const state *j, int64_t each, int in_place) {
+    int64_t *bytes, total = 0, before = 0;
+    unsigned char *all, *mine;
+    ZONAL_TRY(ZONAL_NEW(&bytes, j->c->ranks, "sizes"));
+    for (int r = 0; r < j->c->ranks; total += bytes[r++]) {
+        bytes[r] = r * each;
+        if (r < j->c->rank) before += bytes[r];
+    }
+    ZONAL_TRY(ZONAL_NEW(&all, total, "blocks"));
+    ZONAL_TRY(ZONAL_NEW(&mine, bytes[j->c->rank], "a block"));
+    if (in_place) {
+        zonal__free(mine);
+        mine = all + before;
+    }
+    for (int64_t i = 0; i < bytes[j->c->rank]; i++) mine[i] = byte_of(j->c->rank, i);
+    ZONAL_TRY(j->c->all_gather(j->c->context, mine, all, bytes, NULL));
+    for (int64_t r = 0, at = 0; r < j->c->ranks; at += bytes[r++])
+        for (int64_t i = 0; i < bytes[r]; i++) EXPECT(all[at + i] == byte_of((int)r, i));
+    if (!in_place) zonal__free(mine);
+    zonal__free(all);
+    zonal__free(bytes);
+    return ZONAL_OK;
+}
+
+static zonal_status check_shift(const state *j, int64_t each) {
+    int from = (j->c->rank + j->c->ranks - 1) % j->c->ranks;
+    int64_t out = j->c->rank * each, in = from * each;
+    unsigned char *send, *receive;
+    ZONAL_TRY(ZONAL_NEW(&send, out, "a block"));
+    ZONAL_TRY(ZONAL_NEW(&receive, in, "a block"));
+    for (int64_t i = 0; i < out; i++) send[i] = byte_of(j->c->rank, i);
+    ZONAL_TRY(j->c->shift_begin(j->c->context, send, out, receive, in, NULL));
+    ZONAL_TRY(j->c->shift_end(j->c->context, NULL));
+    for (int64_t i = 0; i < in; i++) EXPECT(receive[i] == byte_of(from, i));
+    zonal__free(send);
+    zonal__free(receive);
+    return ZONAL_OK;
+}
+
+static zonal_status check_broadcast(const state *j, int64_t bytes) {
+    unsigned char *block;
+    ZONAL_TRY(ZONAL_NEW(&block, bytes, "a block"));
+    for (int root = 0; root < j->c->ranks; root++) {
+        for (int64_t i = 0; i < bytes; i++) block[i] = byte_of(j->c->rank, i);
+        ZONAL_TRY(j->c->broadcast(j->c->context, block, bytes, root, NULL));
+        for (int64_t i = 0; i < bytes; i++) EXPECT(block[i] == byte_of(root, i));
+    }
+    zonal__free(block);
+    return ZONAL_OK;
+}
+
+/* Sizes around nothing, one, and the pieces that transports cut messages into. */
+static zonal_status collectives(state *j) {
+    static const int64_t sizes[] = {0, 1, 3, 1000, 4096, 131072, 131073, 1048577, 3000000};
+    if (!j->c) return ZONAL_FAIL(ZONAL_ARGUMENT, "collectives need several ranks");
+    EXPECT(!j->c->on_device && j->c->size == sizeof *j->c);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        ZONAL_TRY(check_sums(j, sizes[i]));
+        ZONAL_TRY(check_gather(j, sizes[i], 0));
+        ZONAL_TRY(check_gather(j, sizes[i], 1));
+        ZONAL_TRY(check_shift(j, sizes[i]));
+        ZONAL_TRY(check_broadcast(j, sizes[i]));
+    }
+    return check_bits(j);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+/* RANK:WORD: what is for one rank; the word, or NULL. */
+static const char *own_word(const state *j, int i) {
+    char *end;
+    return i < j->words && strtol(j->word[i], &end, 10) == zonal__job_rank(j->job) && *end == ':'
+               ? end + 1
+               : NULL;
+}
+
+/* Ranks fail as RANK:SENTENCE says. */
+static zonal_status fail(state *j) {
+    zonal_status status = ZONAL_OK;
+    for (int i = 0; i < j->words; i++)
+        if (own_word(j, i)) status = ZONAL_FAIL(ZONAL_FORMAT, "%s", own_word(j, i));
+    return status;
+}
+
+/* key=value of all ranks, RANK:key=value of one, in place of an earlier value. */
+static zonal_status same(state *j) {
+    enum { MOST = 32 };
+    zonal__agreement list[MOST];
+    int64_t count = 0;
+    for (int i = 0; i < j->words && count < MOST; i++) {
+        const char *own = own_word(j, i), *text = own ? own : j->word[i];
+        char *key = strdup(text), *equals = strchr(key, '=');
+        if (!equals || (!own && strspn(text, "0123456789") && strchr(text, ':'))) continue;
+        *equals = '\0';
+        int64_t at = 0;
+        while (at < count && strcmp(list[at].key, key) != 0) at++;
+        list[at] = (zonal__agreement){key, equals + 1};
+        count += at == count;
+    }
+    return zonal__job_same(j->job, list, count);
+}
+
+static zonal_status text(state *j) {
+    char *got;
+    int any;
+    size_t long_text = 3000000;
+    char *sent = malloc(long_text + 1);
+    if (!sent) return ZONAL_FAIL(ZONAL_MEMORY, "no memory");
+    memset(sent, 'x', long_text);
+    sent[long_text] = '\0';
+    ZONAL_TRY(zonal__job_text(j->job, zonal__job_rank(j->job) ? NULL : sent, &got));
+    EXPECT(strcmp(got, sent) == 0);
+    zonal__free(got);
+    free(sent);
+    ZONAL_TRY(zonal__job_text(j->job, zonal__job_rank(j->job) ? NULL : "", &got));
+    EXPECT(strcmp(got, "") == 0);
+    zonal__free(got);
+    ZONAL_TRY(zonal__job_any(j->job, 0, &any));
+    EXPECT(any == 0);
+    ZONAL_TRY(zonal__job_any(j->job, zonal__job_rank(j->job) == 1, &any));
+    EXPECT(any == (zonal__job_count(j->job) > 1));
+    return ZONAL_OK;
+}
+
+static zonal_status describe(state *j) {
+    printf("%d of %d, local %d, %s\n", zonal__job_rank(j->job), zonal__job_count(j->job),
+           zonal__job_local(j->job), zonal__job_transport(j->job));
+    fflush(stdout);
+    return ZONAL_OK;
+}
+
+/* Adds up for ever, or for so many rounds; each rank says where its process is. With "after": one
+ * of a rank's rounds takes so many seconds more. */
+static zonal_status work(state *j) {
+    int64_t rounds = j->words > 0 ? strtoll(j->word[0], NULL, 10) : INT64_MAX;
+    static double block[50000];
+    printf("rank %d is process %ld\n", zonal__job_rank(j->job), (long)getpid());
+    fflush(stdout);
+    for (int64_t i = 0; i < rounds; i++) {
+        const struct timespec moment = {0, 1000000L * ((i + zonal__job_rank(j->job)) % 3)};
+        if (own_word(j, 1) && i == 1) sleep((unsigned)strtol(own_word(j, 1), NULL, 10));
+        nanosleep(&moment, NULL);
+        block[0] = 1;
+        ZONAL_TRY(j->c->all_reduce(j->c->context, block, 50000, ZONAL_REDUCE_DOUBLE, NULL));
+        EXPECT(block[0] == j->c->ranks);
+        ZONAL_TRY(j->c->shift_begin(j->c->context, block, 8, block + 8, 8, NULL));
+        ZONAL_TRY(j->c->shift_end(j->c->context, NULL));
+    }
+    return ZONAL_OK;
+}
+
+static const struct {
+    const char *name;
+    zonal_status (*run)(state *j);
+} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same}, {"text", text},
+             {"describe", describe},       {"work", work}};
+
+static int speak(const state *j, zonal_status status) {
+    if (status == ZONAL_OK) return 0;
+    if (zonal__job_speaks(j->job, status))
+        fprintf(stderr, "tool: %s\n", zonal_last_error()->message);
+    fflush(stderr);
+    return status == ZONAL_ARGUMENT ? 2 : 1;
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : ""; /* parsing moves the arguments */
+    settings s;
+    zonal__options options;
+    state j = {0};
+    zonal_status status = zonal__options_init(&options, table, &s);
+    int exit_status;
+    if (status == ZONAL_OK && argc > 1) status = zonal__options_parse(&options, argc - 1, argv + 1);
+    if (status != ZONAL_OK || argc < 2) return 3;
+    j.word = options.arguments;
+    j.words = options.argument_count;
+    status = zonal__job_open(&s.ranks, &j.job);
+    if (status != ZONAL_OK) {
+        fprintf(stderr, "tool: %s\n", zonal_last_error()->message);
+        return status == ZONAL_ARGUMENT ? 2 : 1;
+    }
+    j.c = zonal__job_host(j.job);
+    status = ZONAL_ARGUMENT;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        if (strcmp(modes[i].name, mode) == 0) status = modes[i].run(&j);
+    status = zonal__job_all(j.job, status);
+    if (status == ZONAL_OK && zonal__job_speaks(j.job, status)) puts("done");
+    fflush(stdout);
+    exit_status = speak(&j, status);
+    zonal__job_close(j.job, status);
+    return exit_status;
+}
