@@ -36,7 +36,7 @@ for test in "${tests[@]}"; do
 done
 echo "== the Python package"
 PYTHONPATH=bindings/python ZONAL_LIBRARY=$PWD/build-cuda/libzonal.so \
-    python3 bindings/python/tests/run.py test_cuda.py >"$log" 2>&1 || true
+    python3 bindings/python/tests/run.py 'test_cuda*.py' >"$log" 2>&1 || true
 cat "$log"
 count "$log"
 for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck test_cuda_views tiny" \

@@ -3,9 +3,9 @@
     loss = lambda z: zonal.jax.mmd(z, kernel="heat", t="5/d")
     value, gradient = jax.value_and_grad(loss)(z)               # z [B, d], raw embeddings; also under jax.jit
 
-The call goes out of XLA by jax.pure_callback: arrays are copied, and on a GPU that means to the host and back. A
-handler of XLA's own (jax.ffi) would need a file compiled against XLA's headers, which this package does without.
-Losses have no second derivative; under vmap they are called one by one.
+The call goes out of XLA by jax.pure_callback: arrays are copied, and on a GPU that means to the host and
+back. A handler of XLA's own (jax.ffi) would need a file compiled against XLA's headers, which this package
+does without. Losses have no second derivative; under vmap they are called one by one.
 """
 
 from __future__ import annotations
