@@ -62,7 +62,7 @@ for kind in KINDS:
 
     @case(f"{kind}: ranks, and their places on the machine")
     def _():
-        job = tool(kind, 3, "describe")
+        job = tool(kind, 3, "describe", "unbound")
         lines = sorted(job.text().splitlines())
         assert lines == [f"{r} of 3, local {r}, {kind}" for r in range(3)] + ["done"], job.text()
 
