@@ -7,6 +7,7 @@ JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 CHECK_ARGS ?=
 DEMO_ARGS  ?=
+PYTHON_ARGS ?=
 SETUP      ?= on
 
 # Flags of this make mean nothing to the builds below it.
@@ -21,7 +22,7 @@ configure = if test -f $(1)/build.ninja -o -f $(1)/Makefile; then \
     $(cmake) --fresh --preset $(2) -B $(1) $$(command -v ninja >/dev/null && echo -GNinja) $(CMAKE_ARGS); fi
 setup = ZONAL_SETUP=$(SETUP) scripts/setup.sh
 
-.PHONY: all demo check install uninstall format sanitize gpu-check gpu-bench clean help
+.PHONY: all demo check python install uninstall format sanitize gpu-check gpu-bench clean help
 
 all:
 	@$(setup) build
@@ -40,6 +41,11 @@ check:
 	@$(call configure,$(BUILD),release)
 	@$(cmake) --build $(BUILD) -j $(JOBS)
 	@$(clean_env) scripts/check.sh $(BUILD) $(CHECK_ARGS)
+
+# scikit-build-core configures and compiles by itself; CUDA is built where nvcc is found.
+python:
+	@$(setup) build
+	@$(clean_env) CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/python.sh all $(BUILD)/python $(PYTHON_ARGS)
 
 sanitize:
 	@$(setup) check
@@ -70,6 +76,7 @@ help:
 	@echo 'make           build the release; the program is $(BUILD)/zonal'
 	@echo 'make demo      build the program, then show what it does'
 	@echo 'make check     build, then run all tests'
+	@echo 'make python    build the Python package: a wheel and an sdist in $(BUILD)/python'
 	@echo 'make sanitize  the tests once more, with the address and undefined-behaviour sanitizers'
 	@echo 'make gpu-check the CUDA losses against the reference, on a GPU'
 	@echo 'make gpu-bench their times beside PyTorch'"'"'s; JSON lines go to RECORD=build-cuda/bench.jsonl'
@@ -85,4 +92,5 @@ help:
 	@echo '  CMAKE_ARGS=...     options of the configuration: -DZONAL_WERROR=ON, -DZONAL_CUDA=OFF ...'
 	@echo '  CHECK_ARGS=...     arguments of ctest for check and sanitize: -R loss, -LE slow ...'
 	@echo '  DEMO_ARGS=...      options of zonal train for the demo: --steps 1000 ...'
+	@echo '  PYTHON_ARGS=...    settings of scikit-build-core for python: cmake.define.ZONAL_CUDA=OFF ...'
 	@echo '  PREFIX=, DESTDIR=  where to install, and the root to put before it'

@@ -78,6 +78,15 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_create(const zonal_kernel_spe
                                                           int64_t dim, zonal_kernel **kernel);
 ZONAL_API void zonal_kernel_destroy(zonal_kernel *kernel);
 
+/* The same without structs, for bindings: a family by name, and as one text the options of it that
+ * zonal_loss_set lists (NULL or "": its defaults), log phi wherever the kernel is positive:
+ *
+ *     zonal_kernel_make("heat", "t=5/d", 256, &kernel)
+ *     zonal_kernel_make("spectrum", "spectrum=1,0.5,0.25", 256, &kernel)
+ */
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_make(const char *family, const char *options,
+                                                        int64_t dim, zonal_kernel **kernel);
+
 /* The constants of the paper's section 6, and a few more. */
 typedef struct zonal_kernel_constants {
     size_t size;          /* ZONAL_KERNEL_CONSTANTS_INIT sets it */
@@ -98,6 +107,13 @@ typedef struct zonal_kernel_constants {
 /* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_kernel_constants_get(const zonal_kernel *kernel,
                                                   zonal_kernel_constants *constants);
+
+/* The same by name, for bindings: bias, log-bias, mmd-norm, ... as in the struct;
+ * zonal_kernel_constant_name(i) is the i-th name, NULL past the last. An unknown one is
+ * ZONAL_ARGUMENT. */
+ZONAL_API const char *zonal_kernel_constant_name(int i);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_kernel_get(const zonal_kernel *kernel, const char *name,
+                                                       double *number);
 
 /* out[i] = the derivative of order 0, 1 or 2 of phi at c[i], for n cosines in [-1, 1]. Chordal has
  * no finite derivative at c = 1: infinity there. With n = 0 the arrays may be NULL. */

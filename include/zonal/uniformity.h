@@ -134,6 +134,36 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_uniformity_run(const zonal_uniformit
                                                            int64_t n, int64_t d, const void *x,
                                                            zonal_uniformity_report *report);
 
+/* ------------------------------------------------------------------------------------------------
+ * The same without structs, for bindings: options as one text, and a report that is asked by name.
+ *
+ *     zonal_uniformity_make("mc=999,precision=double", 500, 64, x, NULL, NULL, &report)
+ *     zonal_uniformity_get(report, "rayleigh.p", &p)
+ *
+ * The options are those of `zonal test`, and precision (double or fp32, the default):
+ *   mc, seed, t (a number, NUMBER/d), pair-limit, level, threads, unit
+ * "progress" may be NULL.
+ */
+typedef struct zonal_uniformity zonal_uniformity;
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_uniformity_make(
+    const char *options, int64_t n, int64_t d, const void *x,
+    int (*progress)(void *context, double share), void *context, zonal_uniformity **report);
+ZONAL_API void zonal_uniformity_destroy(zonal_uniformity *report);
+
+/* The i-th name of a report, NULL past the last; a text lasts as long as the report.
+ *   numbers   the members of zonal_uniformity_report, with - for _: n, d, mean-cosine, ...; for the
+ *             test NAME: NAME.statistic, NAME.sd, NAME.p, NAME.p-lower, NAME.p-asymptotic,
+ *             NAME.p-asymptotic-lower, NAME.log10-p, NAME.p-monte-carlo, NAME.p-monte-carlo-lower;
+ *             for each degree: degree-1.excess, degree-1.sd, ...
+ *   texts     verdict, skipped, collapse (none, point or directions), NAME.note
+ * An unknown name, or one of the other kind, is ZONAL_ARGUMENT. */
+ZONAL_API const char *zonal_uniformity_name(const zonal_uniformity *report, int i);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_uniformity_get(const zonal_uniformity *report,
+                                                           const char *name, double *number);
+ZONAL_API ZONAL_MUST_USE zonal_status zonal_uniformity_get_text(const zonal_uniformity *report,
+                                                                const char *name,
+                                                                const char **text);
+
 #ifdef __cplusplus
 }
 #endif

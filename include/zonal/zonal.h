@@ -18,8 +18,8 @@
  *
  * Without structs. A binding in another language needs none of these layouts: options are set by
  * name and text (zonal_loss_set, zonal_objective_set), whole objects are made from one text
- * (zonal_plan_make, zonal_objective_make), and what is known of them is asked for by name
- * (zonal_plan_get, zonal_plan_get_text and the same of an objective).
+ * (zonal_plan_make, zonal_objective_make, zonal_kernel_make, zonal_uniformity_make), and what is
+ * known of them is asked for by name (zonal_plan_get, zonal_plan_get_text and their like).
  */
 #ifndef ZONAL_ZONAL_H
 #define ZONAL_ZONAL_H

@@ -154,6 +154,14 @@ zonal__option_source zonal__options_source(const zonal__options *options, const 
 zonal_status zonal__option_set(const zonal__option *table, const char *name, const char *text,
                                void *values);
 
+/* The same for several as one text, name=value with commas between them; what has no = belongs to
+ * the list before it: "spectrum=1,0.5,threads=2". NULL or "": none. "seen" gets the names that were
+ * given, and NULL behind them. Options that keep their text point into *copy: release it with
+ * zonal__free once they are used, after a failure too. */
+typedef zonal_status zonal__option_setter(void *options, const char *name, const char *text);
+zonal_status zonal__options_set_text(const char *text, zonal__option_setter *set, void *options,
+                                     const char *seen[ZONAL__OPTIONS_MOST + 1], char **copy);
+
 /* The entry of that name, or the same sentence. */
 zonal_status zonal__option_find(const zonal__option *table, const char *name, zonal__option *entry);
 

@@ -1,5 +1,6 @@
 /*
- * What is known of a plan or an objective, by name: for bindings that do not know the structs.
+ * What is known of a plan, an objective or a kernel, by name: for bindings that do not know the
+ * structs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "loss/plan.h"
 
 /* What lies at the offset. */
-typedef enum kind { NUMBER, WHOLE, BYTES, TEXT, POINTER, WORD, FAMILY } kind;
+typedef enum kind { NUMBER, WHOLE, BYTES, COUNT, TEXT, POINTER, WORD, FAMILY } kind;
 
 typedef struct property {
     const char *name;
@@ -22,6 +23,7 @@ typedef struct property {
 
 #define OF_PLAN(field)      offsetof(zonal_plan_info, field)
 #define OF_OBJECTIVE(field) offsetof(zonal_objective_info, field)
+#define OF_KERNEL(field)    offsetof(zonal_kernel_constants, field)
 
 static const property of_plans[] = {
     {"bias", NUMBER, OF_PLAN(bias), NULL},
@@ -51,9 +53,23 @@ static const property of_objectives[] = {
     {"anisotropy", NUMBER, OF_OBJECTIVE(anisotropy), NULL},
     {"selectivity", NUMBER, OF_OBJECTIVE(selectivity), NULL},
 };
+static const property of_kernels[] = {
+    {"bias", NUMBER, OF_KERNEL(bias), NULL},
+    {"log-bias", NUMBER, OF_KERNEL(log_bias), NULL},
+    {"mmd-norm", NUMBER, OF_KERNEL(mmd_norm), NULL},
+    {"ksd-norm", NUMBER, OF_KERNEL(ksd_norm), NULL},
+    {"kl-norm", NUMBER, OF_KERNEL(kl_norm), NULL},
+    {"kl-norm-paper", NUMBER, OF_KERNEL(kl_norm_paper), NULL},
+    {"log-area", NUMBER, OF_KERNEL(log_area), NULL},
+    {"derivative", NUMBER, OF_KERNEL(derivative), NULL},
+    {"curvature", NUMBER, OF_KERNEL(curvature), NULL},
+    {"degrees", COUNT, OF_KERNEL(degrees), NULL},
+    {"nodes", COUNT, OF_KERNEL(nodes), NULL},
+};
 enum {
     PLANS = sizeof of_plans / sizeof of_plans[0],
     OBJECTIVES = sizeof of_objectives / sizeof of_objectives[0],
+    KERNELS = sizeof of_kernels / sizeof of_kernels[0],
     MOST = PLANS + OBJECTIVES
 };
 
@@ -85,6 +101,12 @@ static int plan_property(int i, property *out) {
     return 1;
 }
 
+static int kernel_property(int i, property *out) {
+    if (i < 0 || i >= KERNELS) return 0;
+    *out = of_kernels[i];
+    return 1;
+}
+
 typedef int lister(int i, property *out);
 
 static zonal_status choose(lister *list, const char *name, int wants_text, property *out) {
@@ -106,6 +128,7 @@ static zonal_status choose(lister *list, const char *name, int wants_text, prope
 static double number_at(const void *info, const property *p) {
     const void *at = (const char *)info + p->at;
     if (p->kind == WHOLE) return (double)*(const int64_t *)at;
+    if (p->kind == COUNT) return *(const int *)at;
     return p->kind == BYTES ? (double)*(const size_t *)at : *(const double *)at;
 }
 
@@ -125,6 +148,23 @@ const char *zonal_plan_info_name(int i) {
 const char *zonal_objective_info_name(int i) {
     property p;
     return i >= 0 && objective_property(i, &p) ? p.name : NULL;
+}
+
+const char *zonal_kernel_constant_name(int i) {
+    property p;
+    return kernel_property(i, &p) ? p.name : NULL;
+}
+
+zonal_status zonal_kernel_get(const zonal_kernel *kernel, const char *name, double *number) {
+    zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
+    property p;
+    ZONAL_NEED(kernel, "kernel");
+    ZONAL_NEED(name, "name");
+    ZONAL_NEED(number, "number");
+    ZONAL_TRY(choose(kernel_property, name, 0, &p));
+    ZONAL_TRY(zonal_kernel_constants_get(kernel, &constants));
+    *number = number_at(&constants, &p);
+    return ZONAL_OK;
 }
 
 zonal_status zonal_plan_get(const zonal_plan *plan, const char *name, double *number) {

@@ -278,6 +278,8 @@ int zonal__objective_option(int i, zonal__option *entry) {
     return ENTRY_OF(list, i, entry);
 }
 
+static const zonal__option kernel_table[] = {
+    {.name = "a kernel", .type = ZONAL__OPTION_TABLE, .table = zonal__kernel_option}, {0}};
 static const zonal__option loss_table[] = {
     {.name = "a loss", .type = ZONAL__OPTION_TABLE, .table = zonal__loss_option}, {0}};
 static const zonal__option objective_table[] = {
@@ -479,67 +481,6 @@ const char *zonal_objective_option_help(int i) {
 
 /* ---- options as one text --------------------------------------------------------------------- */
 
-typedef zonal_status setter(void *options, const char *name, const char *text);
-
-/* Where the value at "text" ends: at its end, or at a comma before the next name=. What has no =
- * belongs to the list before it. */
-static char *value_end(char *text) {
-    char *comma = strchr(text, ',');
-    for (; comma; comma = strchr(comma + 1, ',')) {
-        size_t length = strcspn(comma + 1, ",=");
-        if (comma[1 + length] == '=') return comma;
-    }
-    return text + strlen(text);
-}
-
-static char *trim(char *text) {
-    size_t length;
-    text += strspn(text, " \t\n");
-    length = strlen(text);
-    while (length > 0 && strchr(" \t\n", text[length - 1])) length--;
-    text[length] = '\0';
-    return text;
-}
-
-static zonal_status note_name(const char *seen[ZONAL__OPTIONS_MOST + 1], const char *name) {
-    int count = 0;
-    for (; seen[count]; count++)
-        if (strcmp(seen[count], name) == 0)
-            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is given twice; leave one out", name);
-    seen[count] = name; /* names are known and differ, so there is room */
-    return ZONAL_OK;
-}
-
-/* "t=5/d,precision=fp32": cuts the text up and sets one after the other. */
-static zonal_status set_all(char *text, setter *set, void *options,
-                            const char *seen[ZONAL__OPTIONS_MOST + 1]) {
-    char *at = trim(text), *equals, *end, *name;
-    while (*at) {
-        int last;
-        equals = strchr(at, '=');
-        if (!equals)
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "options are written name=value, with commas between them, as in "
-                              "t=5/d,precision=fp32; got \"%.60s\"",
-                              at);
-        end = value_end(equals + 1);
-        last = *end == '\0';
-        *equals = *end = '\0';
-        name = trim(at);
-        ZONAL_TRY(set(options, name, trim(equals + 1)));
-        ZONAL_TRY(note_name(seen, name));
-        at = last ? end : end + 1;
-    }
-    return ZONAL_OK;
-}
-
-static zonal_status copy_text(const char *text, char **out) {
-    size_t length = text ? strlen(text) : 0;
-    ZONAL_TRY(ZONAL_NEW(out, (int64_t)length + 1, "the options' text"));
-    if (length > 0) memcpy(*out, text, length);
-    return ZONAL_OK;
-}
-
 static zonal_status set_loss(void *options, const char *name, const char *text) {
     return zonal_loss_set(options, name, text);
 }
@@ -551,14 +492,13 @@ static zonal_status set_objective(void *options, const char *name, const char *t
 zonal_status zonal_plan_make_with(const zonal_communicator *communicator, const char *method,
                                   const char *options, int64_t rows, int64_t dim,
                                   zonal_plan **plan) {
-    const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
+    const char *seen[ZONAL__OPTIONS_MOST + 1];
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     char *text = NULL;
     ZONAL_NEED(plan, "plan");
     *plan = NULL;
     zonal_status status = zonal_loss_defaults(method, &loss);
-    if (status == ZONAL_OK) status = copy_text(options, &text);
-    if (status == ZONAL_OK) status = set_all(text, set_loss, &loss, seen);
+    if (status == ZONAL_OK) status = zonal__options_set_text(options, set_loss, &loss, seen, &text);
     loss.communicator = communicator;
     status = zonal__plan_create_from(&loss, status, rows, dim, plan);
     zonal__free(text);
@@ -584,14 +524,14 @@ static zonal_status check_gain(const char *const *seen) {
 zonal_status zonal_objective_make_with(const zonal_communicator *communicator, const char *method,
                                        const char *options, int64_t views, int64_t global_views,
                                        int64_t rows, int64_t dim, zonal_objective **objective) {
-    const char *seen[ZONAL__OPTIONS_MOST + 1] = {0};
+    const char *seen[ZONAL__OPTIONS_MOST + 1];
     zonal_objective_options full = ZONAL_OBJECTIVE_OPTIONS_INIT;
     char *text = NULL;
     ZONAL_NEED(objective, "objective");
     *objective = NULL;
     zonal_status status = zonal_objective_defaults(method, &full);
-    if (status == ZONAL_OK) status = copy_text(options, &text);
-    if (status == ZONAL_OK) status = set_all(text, set_objective, &full, seen);
+    if (status == ZONAL_OK)
+        status = zonal__options_set_text(options, set_objective, &full, seen, &text);
     if (status == ZONAL_OK) status = check_gain(seen);
     full.loss.communicator = communicator;
     status = zonal__objective_create_from(&full, status, views, global_views, rows, dim, NULL,
@@ -605,4 +545,40 @@ zonal_status zonal_objective_make(const char *method, const char *options, int64
                                   zonal_objective **objective) {
     return zonal_objective_make_with(NULL, method, options, views, global_views, rows, dim,
                                      objective);
+}
+
+static zonal_status set_kernel(void *spec, const char *name, const char *text) {
+    const zonal_loss_options loss = {.size = sizeof loss, .kernel = *(zonal_kernel_spec *)spec};
+    zonal__option entry;
+    ZONAL_TRY(zonal__option_find(kernel_table, name, &entry));
+    if (!zonal__loss_uses(&loss, entry.name))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "the %s kernel has no use for %s; leave it out",
+                          zonal_family_name(loss.kernel.family), name);
+    return zonal__option_set(kernel_table, name, text, spec);
+}
+
+/* With log phi where the kernel is positive, without it where it is not. */
+static zonal_status create_with_log(zonal_kernel_spec *spec, int64_t dim, zonal_kernel **kernel) {
+    zonal_status status;
+    spec->log_profile = 1;
+    status = zonal_kernel_create(spec, dim, kernel);
+    if (status != ZONAL_ARGUMENT) return status;
+    spec->log_profile = 0;
+    return zonal_kernel_create(spec, dim, kernel);
+}
+
+zonal_status zonal_kernel_make(const char *family, const char *options, int64_t dim,
+                               zonal_kernel **kernel) {
+    const char *seen[ZONAL__OPTIONS_MOST + 1];
+    zonal_kernel_spec spec = {0};
+    zonal_status status;
+    char *text;
+    ZONAL_NEED(kernel, "kernel");
+    *kernel = NULL;
+    ZONAL_NEED(family, "family");
+    ZONAL_TRY(zonal_family_parse(family, &spec.family));
+    status = zonal__options_set_text(options, set_kernel, &spec, seen, &text);
+    if (status == ZONAL_OK) status = create_with_log(&spec, dim, kernel);
+    zonal__free(text);
+    return status;
 }

@@ -88,17 +88,73 @@ static const char *describe_optimiser(const zonal__trainer *t) {
     return kinds[t->options.optimiser.kind];
 }
 
-/* ---- save ------------------------------------------------------------------------------------ */
+/* ---- snapshots ------------------------------------------------------------------------------- */
+
+struct zonal__snapshot {
+    zonal__trainer *trainer;
+    int count;
+    part device[2 + MOST_STATES]; /* the trainer's own blocks ... */
+    part host[2 + MOST_STATES];   /* ... and the copies of them */
+    char prefix[MOST_STATES][NAME];
+    void *memory; /* of all copies, such that the device writes to it at full speed */
+    int64_t step, batches;
+};
+
+static zonal_status fill_snapshot(zonal__trainer *t, zonal__snapshot *s) {
+    size_t bytes = 0;
+    s->trainer = t;
+    ZONAL_TRY(list_parts(t, s->prefix, s->device, &s->count));
+    for (int k = 0; k < s->count; k++) bytes += part_bytes(t, &s->device[k]);
+    ZONAL_TRY(zonal__device_pinned_alloc(t->device, bytes, &s->memory));
+    float *at = s->memory;
+    for (int k = 0; k < s->count; k++) {
+        s->host[k] = s->device[k];
+        s->host[k].block = at;
+        at += part_bytes(t, &s->device[k]) / sizeof *at;
+    }
+    return ZONAL_OK;
+}
+
+zonal_status zonal__snapshot_create(zonal__trainer *t, zonal__snapshot **out) {
+    zonal__snapshot *s;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&s, 1, "a checkpoint"));
+    zonal_status status = fill_snapshot(t, s);
+    if (status == ZONAL_OK)
+        *out = s;
+    else
+        zonal__snapshot_destroy(s);
+    return status;
+}
+
+void zonal__snapshot_destroy(zonal__snapshot *s) {
+    if (!s) return;
+    zonal__device_pinned_free(s->trainer->device, s->memory);
+    zonal__free(s);
+}
+
+zonal_status zonal__snapshot_take(zonal__snapshot *s) {
+    zonal__trainer *t = s->trainer;
+    for (int k = 0; k < s->count; k++)
+        ZONAL_TRY(zonal__device_read(t->device, s->host[k].block, s->device[k].block,
+                                     part_bytes(t, &s->device[k])));
+    s->step = t->done;
+    s->batches = t->model->batches;
+    return ZONAL_OK;
+}
+
+int64_t zonal__snapshot_step(const zonal__snapshot *s) {
+    return s->step;
+}
 
 typedef struct content {
     zonal__safetensor *tensors;
     char (*names)[2 * NAME];
-    float *values;  /* of all tensors, one after the other */
-    float *staging; /* for reach */
+    float *values; /* of all tensors, one after the other */
     int64_t count, used;
 } content;
 
-static void put_entry(content *c, const zonal__entry *entry, const part *p, const float *block) {
+static void put_entry(content *c, const zonal__entry *entry, const part *p) {
     zonal__safetensor *tensor = &c->tensors[c->count];
     char *name = c->names[c->count++];
     snprintf(name, sizeof c->names[0], "%s%s", p->prefix, entry->name);
@@ -107,25 +163,16 @@ static void put_entry(content *c, const zonal__entry *entry, const part *p, cons
                                   .rank = entry->rank,
                                   .data = c->values + c->used};
     memcpy(tensor->shape, entry->shape, (size_t)entry->rank * sizeof *tensor->shape);
-    zonal__entry_export(entry, block, c->values + c->used);
+    zonal__entry_export(entry, p->block, c->values + c->used);
     c->used += entry->count;
 }
 
-static zonal_status put_part(const zonal__trainer *t, content *c, const part *p) {
-    const zonal__graph *graph = &t->model->graph;
-    float *block;
-    ZONAL_TRY(reach(t, p, c->staging, &block));
-    for (int i = 0; i < graph->entry_count; i++)
-        if (belongs(&graph->entries[i], p)) put_entry(c, &graph->entries[i], p, block);
-    return ZONAL_OK;
-}
-
-static zonal_status gather(zonal__trainer *t, const part *parts, int count, content *c) {
-    const zonal__graph *graph = &t->model->graph;
+static zonal_status gather(const zonal__snapshot *s, content *c) {
+    const zonal__graph *graph = &s->trainer->model->graph;
     int64_t values = 0, tensors = 0;
-    for (int k = 0; k < count; k++)
+    for (int k = 0; k < s->count; k++)
         for (int i = 0; i < graph->entry_count; i++)
-            if (belongs(&graph->entries[i], &parts[k])) {
+            if (belongs(&graph->entries[i], &s->host[k])) {
                 values += graph->entries[i].count;
                 tensors++;
             }
@@ -133,31 +180,30 @@ static zonal_status gather(zonal__trainer *t, const part *parts, int count, cont
     ZONAL_TRY(ZONAL_NEW(&c->values, values, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->tensors, tensors, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->names, tensors, "a checkpoint"));
-    ZONAL_TRY(alloc_staging(t, &c->staging));
-    for (int k = 0; k < count; k++) ZONAL_TRY(put_part(t, c, &parts[k]));
+    for (int k = 0; k < s->count; k++)
+        for (int i = 0; i < graph->entry_count; i++)
+            if (belongs(&graph->entries[i], &s->host[k]))
+                put_entry(c, &graph->entries[i], &s->host[k]);
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].kind == ZONAL__ENTRY_BATCHES)
             c->tensors[c->count++] = (zonal__safetensor){.name = graph->entries[i].name,
                                                          .type = ZONAL__SAFETENSORS_I64,
-                                                         .data = &t->model->batches};
+                                                         .data = &s->batches};
     return ZONAL_OK;
 }
 
-zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
-    char prefix[MOST_STATES][NAME], step[32], network[NOTE];
-    part parts[2 + MOST_STATES];
+zonal_status zonal__snapshot_write(const zonal__snapshot *s, const char *path) {
+    const zonal__trainer *t = s->trainer;
+    char step[32], network[NOTE];
     content c = {0};
-    int count;
     const zonal__safetensors_note notes[] = {{"zonal.step", step},
                                              {"zonal.network", network},
                                              {"zonal.optimiser", describe_optimiser(t)},
                                              {"zonal.configuration", t->options.configuration}};
     const int64_t note_count = 3 + (t->options.configuration != NULL);
-    zonal_status status;
-    snprintf(step, sizeof step, "%" PRId64, t->done);
+    snprintf(step, sizeof step, "%" PRId64, s->step);
     describe_network(t, network);
-    ZONAL_TRY(list_parts(t, prefix, parts, &count));
-    status = gather(t, parts, count, &c);
+    zonal_status status = gather(s, &c);
     if (status == ZONAL_OK)
         status =
             zonal__safetensors_write(path, &(zonal__safetensors_content){.tensors = c.tensors,
@@ -169,7 +215,16 @@ zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
     zonal__free(c.values);
     zonal__free(c.tensors);
     zonal__free(c.names);
-    zonal__free(c.staging);
+    return status;
+}
+
+zonal_status zonal__checkpoint_save(zonal__trainer *t, const char *path) {
+    zonal__snapshot *s;
+    zonal_status status;
+    ZONAL_TRY(zonal__snapshot_create(t, &s));
+    status = zonal__snapshot_take(s);
+    if (status == ZONAL_OK) status = zonal__snapshot_write(s, path);
+    zonal__snapshot_destroy(s);
     return status;
 }
 

@@ -16,6 +16,16 @@
 
 zonal_status zonal__checkpoint_save(zonal__trainer *trainer, const char *path);
 
+/* The same in two parts, so that training can go on while a file is written: what the trainer
+ * carries is copied to host memory between two steps, and written at any time later, by any thread,
+ * as long as the trainer is there. A snapshot can be taken again. */
+typedef struct zonal__snapshot zonal__snapshot;
+zonal_status zonal__snapshot_create(zonal__trainer *trainer, zonal__snapshot **out);
+void zonal__snapshot_destroy(zonal__snapshot *snapshot); /* accepts NULL */
+zonal_status zonal__snapshot_take(zonal__snapshot *snapshot);
+zonal_status zonal__snapshot_write(const zonal__snapshot *snapshot, const char *path);
+int64_t zonal__snapshot_step(const zonal__snapshot *snapshot); /* steps done when it was taken */
+
 /* ZONAL_FORMAT for a file that is damaged, or was made for another network or optimiser; the
  * trainer is then unchanged. */
 zonal_status zonal__checkpoint_load(zonal__trainer *trainer, const char *path);

@@ -301,7 +301,9 @@ const zonal__option zonal__train_table[] = {
     /* watching */
     WHOLE("log-every", log_every, "0", 0, 1e9, "steps between lines of the log; 0: 10, on CUDA 50"),
     WHOLE("checkpoint-every", checkpoint_every, "0", 0, 1e9,
-          "steps between checkpoints; 0: one epoch, but at least 100"),
+          "steps between checkpoints; 0: by the clock"),
+    NUMBER("checkpoint-minutes", checkpoint_minutes, "5", 0, 1e6, OVER,
+           "minutes between checkpoints, besides those of a new best; unless --checkpoint-every"),
     WHOLE("keep", keep, "2", 1, 1000, "checkpoints to keep besides the best"),
     FLAG("tensorboard", tensorboard, "yes", "also write the curves for TensorBoard, in RUN/events"),
     WORD("on-collapse", on_collapse, on_collapse, "warn",
@@ -335,9 +337,9 @@ const zonal__option_layout zonal__train_layout = {most_used, groups};
 
 int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {
-        "quiet",       "resume",      "log-every",    "checkpoint-every", "threads",
-        "keep",        "on-collapse", "workers",      "tensorboard",      "changed-data",
-        "bucket-size", "launcher",    "rank-timeout", "rendezvous"};
+        "quiet",        "resume",      "log-every",   "checkpoint-every", "checkpoint-minutes",
+        "threads",      "keep",        "on-collapse", "workers",          "tensorboard",
+        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;

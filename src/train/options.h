@@ -57,6 +57,7 @@ typedef struct zonal__train_settings {
     double bucket_size; /* MiB */
     /* watching */
     int64_t log_every, checkpoint_every, keep;
+    double checkpoint_minutes;
     int on_collapse, tensorboard;
     double collapse_cosine, collapse_rank;
     int eval;

@@ -223,8 +223,10 @@ zonal_status zonal__resume_check(zonal__resume *r) {
 
 zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
     ZONAL_TRY(offer_older(zonal__checkpoint_load(trainer, r->checkpoint)));
-    ZONAL_TRY(check_length(r, zonal__trainer_steps_done(trainer)));
-    ZONAL_TRY(zonal__run_folder_rewind(r->folder, zonal__trainer_steps_done(trainer)));
+    int64_t done = zonal__trainer_steps_done(trainer);
+    ZONAL_TRY(check_length(r, done));
+    ZONAL_TRY(
+        zonal__run_folder_rewind(r->folder, done, done - done % r->training->settings.eval_every));
     ZONAL_TRY(keep_length(r, trainer));
     return keep_data(r);
 }

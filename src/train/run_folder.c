@@ -186,6 +186,8 @@ zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **
 }
 
 void zonal__run_folder_close(zonal__run_folder *folder) {
+    zonal__checkpoint_writer_destroy(folder->writer);
+    folder->writer = NULL;
     zonal__jsonl_close(folder->metrics);
     folder->metrics = NULL;
     zonal__event_log_close(folder->events);
@@ -317,15 +319,16 @@ zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_f
 
 /* ---- rewinding ------------------------------------------------------------------------------- */
 
-zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step) {
+zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, int64_t judged) {
     char path[ZONAL__RUN_FOLDER_PATH];
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(zonal__jsonl_truncate_after(path, "step", step));
     ZONAL_TRY(remove_temporaries(folder, ".", is_own_file));
     ZONAL_TRY(remove_temporaries(folder, "checkpoints", is_own_checkpoint));
     folder->best = -INFINITY;
-    folder->seconds = 0;
-    ZONAL_TRY(zonal__run_folder_take_lines(folder, path));
+    folder->seconds = folder->loss_sum = 0;
+    folder->losses = 0;
+    ZONAL_TRY(zonal__run_folder_take_lines(folder, path, judged));
     zonal__jsonl_close(folder->metrics);
     return open_metrics(folder);
 }
@@ -402,20 +405,53 @@ zonal_status zonal__run_folder_check_data(const char *run, const zonal__data_par
 /* The best comes first: if the process ends before the other is there, the run goes on from an
  * earlier step, comes to this one again and finds the same. The other way round a best checkpoint
  * could be lost. */
-zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
-                                    double score) {
+static zonal_status store(void *context, const zonal__snapshot *snapshot, int best, int latest) {
+    const zonal__run_folder *folder = context;
     char path[ZONAL__RUN_FOLDER_PATH];
-    int64_t step = zonal__trainer_steps_done(trainer);
-    int best = score > folder->best;
-    ZONAL_TRY(zonal__run_folder_add_checkpoint(folder, step, score, best));
     ZONAL_TRY(zonal__jsonl_sync(folder->metrics));
-    zonal__event_log_sync(folder->events);
     if (best) {
         ZONAL_TRY(zonal__run_folder_file(folder, "checkpoints/best.safetensors", path));
-        ZONAL_TRY(zonal__checkpoint_save(trainer, path));
-        folder->best = score;
+        ZONAL_TRY(zonal__snapshot_write(snapshot, path));
     }
-    ZONAL_TRY(checkpoint_path(folder, step, path));
-    ZONAL_TRY(zonal__checkpoint_save(trainer, path));
+    if (!latest) return ZONAL_OK;
+    ZONAL_TRY(checkpoint_path(folder, zonal__snapshot_step(snapshot), path));
+    ZONAL_TRY(zonal__snapshot_write(snapshot, path));
     return prune(folder);
+}
+
+static zonal_status store_now(zonal__run_folder *folder, zonal__trainer *trainer, int best) {
+    zonal__snapshot *snapshot;
+    zonal_status status;
+    zonal__event_log_sync(folder->events);
+    ZONAL_TRY(zonal__snapshot_create(trainer, &snapshot));
+    status = zonal__snapshot_take(snapshot);
+    if (status == ZONAL_OK) status = store(folder, snapshot, best, 1);
+    zonal__snapshot_destroy(snapshot);
+    return status;
+}
+
+zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
+                                    double score) {
+    int best = score > folder->best;
+    ZONAL_TRY(
+        zonal__run_folder_add_checkpoint(folder, zonal__trainer_steps_done(trainer), score, best));
+    ZONAL_TRY(folder->writer ? zonal__checkpoint_writer_save(folder->writer, best)
+                             : store_now(folder, trainer, best));
+    if (best) folder->best = score;
+    return ZONAL_OK;
+}
+
+zonal_status zonal__run_folder_write_aside(zonal__run_folder *folder, zonal__trainer *trainer,
+                                           int all) {
+    return zonal__checkpoint_writer_create(store, folder, trainer, all, &folder->writer);
+}
+
+zonal_status zonal__run_folder_finish(zonal__run_folder *folder) {
+    if (folder->writer) ZONAL_TRY(zonal__checkpoint_writer_finish(folder->writer));
+    zonal__event_log_sync(folder->events);
+    return ZONAL_OK;
+}
+
+zonal_status zonal__run_folder_status(const zonal__run_folder *folder) {
+    return folder->writer ? zonal__checkpoint_writer_status(folder->writer) : ZONAL_OK;
 }

@@ -48,6 +48,7 @@
 #include <stdio.h>
 
 #include "core/jsonl.h"
+#include "train/checkpoint_writer.h"
 #include "train/data_record.h"
 #include "train/event_log.h"
 #include "train/monitor.h"
@@ -61,9 +62,12 @@ typedef struct zonal__run_folder {
     int lock; /* descriptor of the folder, locked: two processes must not train one run */
     int64_t keep;
     zonal__jsonl *metrics;
-    zonal__event_log *events; /* NULL: none; opened by the caller, closed by close */
-    double best;              /* the highest score so far; -INFINITY: none */
-    double seconds;           /* of training, up to the step it was rewound to */
+    zonal__event_log *events;         /* NULL: none; opened by the caller, closed by close */
+    zonal__checkpoint_writer *writer; /* NULL: a save is on the disk when it returns */
+    double best;                      /* the highest score so far; -INFINITY: none */
+    double seconds;                   /* of training, up to the step it was rewound to */
+    double loss_sum; /* up to there, of the steps logged since the last one that was judged ... */
+    int64_t losses;  /* ... and their number */
 } zonal__run_folder;
 
 /* Whether a folder could be made here, for asking before the work that would be lost. */
@@ -98,8 +102,9 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
                                       char out[ZONAL__RUN_FOLDER_PATH]);
 
 /* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
- * writing, cuts metrics.jsonl after the step, and fills "best" and "seconds" from what is left. */
-zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step);
+ * writing, cuts metrics.jsonl after the step, and fills "best", "seconds" and the losses of the
+ * steps after "judged" from what is left. */
+zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, int64_t judged);
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
@@ -134,5 +139,15 @@ zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
  * removes all but the last "keep". On failure the checkpoints that were there still are. */
 zonal_status zonal__run_folder_save(zonal__run_folder *folder, zonal__trainer *trainer,
                                     double score);
+
+/* From now on saves are written by a thread (checkpoint_writer.h), all of them or those that the
+ * disk can follow; close waits for it. The folder must stay where it is, and the trainer there,
+ * until then. */
+zonal_status zonal__run_folder_write_aside(zonal__run_folder *folder, zonal__trainer *trainer,
+                                           int all);
+/* Waits until all saves are on the disk. */
+zonal_status zonal__run_folder_finish(zonal__run_folder *folder);
+/* What the thread has failed at so far. */
+zonal_status zonal__run_folder_status(const zonal__run_folder *folder);
 
 #endif

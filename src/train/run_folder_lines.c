@@ -90,9 +90,10 @@ zonal_status zonal__run_folder_add_checkpoint(zonal__run_folder *folder, int64_t
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes "score" and "seconds" of one line, whatever its kind. */
-static zonal_status take_line(zonal__run_folder *folder, zonal__json_reader *reader) {
-    double value;
+/* Takes "score", "seconds" and, after the step "judged", "loss" of one line, whatever its kind. */
+static zonal_status take_line(zonal__run_folder *folder, zonal__json_reader *reader,
+                              int64_t judged) {
+    double value, step = 0;
     const char *key;
     int more;
     ZONAL_TRY(zonal__json_read_begin(reader, '{'));
@@ -103,6 +104,12 @@ static zonal_status take_line(zonal__run_folder *folder, zonal__json_reader *rea
         if (strcmp(key, "score") == 0) {
             ZONAL_TRY(zonal__json_read_double(reader, &value));
             if (value > folder->best) folder->best = value;
+        } else if (strcmp(key, "step") == 0) { /* comes before the loss */
+            ZONAL_TRY(zonal__json_read_double(reader, &step));
+        } else if (strcmp(key, "loss") == 0) {
+            ZONAL_TRY(zonal__json_read_double(reader, &value));
+            if (step > (double)judged) folder->loss_sum += value;
+            folder->losses += step > (double)judged;
         } else if (strcmp(key, "seconds") == 0) {
             ZONAL_TRY(zonal__json_read_double(reader, &folder->seconds));
         } else {
@@ -111,7 +118,8 @@ static zonal_status take_line(zonal__run_folder *folder, zonal__json_reader *rea
     }
 }
 
-zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path) {
+zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path,
+                                          int64_t judged) {
     char *text, *at, *newline;
     size_t length;
     zonal_status status = ZONAL_OK;
@@ -121,7 +129,7 @@ zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char 
         zonal__json_reader reader;
         *newline = '\0';
         zonal__json_reader_init(&reader, at, (size_t)(newline - at), path);
-        status = take_line(folder, &reader);
+        status = take_line(folder, &reader, judged);
     }
     zonal__free(text);
     return status;

@@ -9,7 +9,9 @@
 zonal_status zonal__run_folder_add_checkpoint(zonal__run_folder *folder, int64_t step, double score,
                                               int best);
 
-/* Fills "best" and "seconds" from the lines of the file at this path, if it is there. */
-zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path);
+/* Fills "best", "seconds" and the losses after the step "judged" from the lines of the file at this
+ * path, if it is there. */
+zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path,
+                                          int64_t judged);
 
 #endif

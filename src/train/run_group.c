@@ -65,13 +65,21 @@ const char *zonal__run_settings_of(const zonal__run_settings *settings, const ch
 /* Not in this list, although the weights do not depend on them: eval and eval-..., on which "best"
  * and the curves of the evaluation on the way depend; on-collapse, which can end a run. */
 int zonal__run_setting_counts(const char *key) {
-    static const char *const names[] = {
-        "seed",                                             /* what makes samples of one thing */
-        "threads",     "workers", "data-location", "graph", /* how fast */
-        "device",                                           /* where; the precision counts */
-        "log-every",   "keep",    "quiet",         "checkpoint-every", /* how often */
-        "tensorboard",                                                 /* what else is written */
-        "out",         "config",  "autotune-cache"};                   /* names of files */
+    static const char *const names[] = {"seed", /* what makes samples of one thing */
+                                        "threads",
+                                        "workers",
+                                        "data-location",
+                                        "graph",  /* how fast */
+                                        "device", /* where; the precision counts */
+                                        "log-every",
+                                        "keep",
+                                        "quiet",
+                                        "checkpoint-every",
+                                        "checkpoint-minutes", /* how often */
+                                        "tensorboard",        /* what else is written */
+                                        "out",
+                                        "config",
+                                        "autotune-cache"}; /* names of files */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(key, names[i]) == 0) return 0;
     return 1;

@@ -278,7 +278,6 @@ static zonal_status fill_schedule(zonal__training *t) {
     }
     schedule->base = s->lr;
     schedule->floor = s->final_lr;
-    s->checkpoint_every = interval(s->checkpoint_every, t->steps_per_epoch);
     s->eval_every = interval(s->eval_every, t->steps_per_epoch);
     return zonal__schedule_check(schedule);
 }

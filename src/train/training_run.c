@@ -1,7 +1,6 @@
 /* The loop: steps, and what comes after some of them. */
 #include "train/training_run.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -15,7 +14,7 @@ static int is_due(const zonal__cadence *c, int64_t every, int64_t step) {
 int zonal__cadence_due(const zonal__cadence *c, int64_t step) {
     return (is_due(c, c->log_every, step) ? ZONAL__DUE_LOG : 0) |
            (is_due(c, c->eval_every, step) ? ZONAL__DUE_EVAL : 0) |
-           (is_due(c, c->checkpoint_every, step) ? ZONAL__DUE_CHECKPOINT : 0);
+           (is_due(c, c->checkpoint_every, step) || step == c->total ? ZONAL__DUE_CHECKPOINT : 0);
 }
 
 /* Evaluations and checkpoints do not count as time of steps. */
@@ -118,14 +117,20 @@ static zonal_status evaluate(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
-/* Without an evaluation the lowest mean of the logged losses is the best. */
-static zonal_status write_checkpoint(zonal__training_work *w) {
-    double start = zonal__training_now();
-    if (w->cadence.eval_every == 0) w->score = -w->loss_sum / (double)w->losses;
-    ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, w->score));
+/* Without an evaluation the lowest mean of the losses logged between two of them is the best. */
+static zonal_status judge(zonal__training_work *w) {
+    if (w->training->online.protocol != ZONAL__ONLINE_NONE) return evaluate(w);
+    w->score = -w->loss_sum / (double)w->losses;
     w->loss_sum = 0;
     w->losses = 0;
-    zonal__estimate_saved(&w->estimate, zonal__training_now() - start);
+    return ZONAL_OK;
+}
+
+static zonal_status write_checkpoint(zonal__training_work *w) {
+    double start = zonal__training_now();
+    ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, w->score));
+    w->saved = zonal__training_now();
+    zonal__estimate_saved(&w->estimate, w->saved - start);
     ZONAL__TELL(w, saved, zonal__trainer_steps_done(w->trainer));
     mark(w);
     return ZONAL_OK;
@@ -136,25 +141,32 @@ static zonal_status save(zonal__training_work *w) {
     zonal__metrics metrics;
     ZONAL_TRY(wait_for_steps(w));
     ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
-    ZONAL_TRY(zonal__job_all(t->job, zonal__training_leads(t) ? write_checkpoint(w) : ZONAL_OK));
-    w->saved = zonal__trainer_steps_done(w->trainer);
-    return ZONAL_OK;
+    return zonal__job_all(t->job, zonal__training_leads(t) ? write_checkpoint(w) : ZONAL_OK);
+}
+
+static int is_time(const zonal__training_work *w) {
+    return w->cadence.checkpoint_every == 0 &&
+           zonal__training_now() - w->saved >= 60 * w->training->settings.checkpoint_minutes;
+}
+
+static int wants_checkpoint(const zonal__training_work *w) {
+    return zonal__training_leads(w->training) && (w->score > w->folder.best || is_time(w));
 }
 
 /* Whether to stop is asked once, after all that takes long and before the checkpoint: an end never
- * goes without one. Any rank may have been asked to, and one rank knows the best score. */
+ * goes without one. Any rank may have been asked to, and rank 0 knows score and clock. */
 static zonal_status after_step(zonal__training_work *w, int *stopping) {
     const zonal__training *t = w->training;
-    int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), best = 0;
+    int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), wanted = 0;
     w->score = NAN;
     if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
-    if (due & ZONAL__DUE_EVAL) {
-        ZONAL_TRY(zonal__job_all(t->job, zonal__training_leads(t) ? evaluate(w) : ZONAL_OK));
-        ZONAL_TRY(zonal__job_any(t->job, w->score > w->folder.best, &best));
-    }
+    if (due & ZONAL__DUE_EVAL)
+        ZONAL_TRY(zonal__job_all(t->job, zonal__training_leads(t) ? judge(w) : ZONAL_OK));
     ZONAL_TRY(
         zonal__job_any(t->job, w->events.stop && w->events.stop(w->events.context), stopping));
-    return due & ZONAL__DUE_CHECKPOINT || *stopping || best ? save(w) : ZONAL_OK;
+    if (due & ZONAL__DUE_EVAL || w->cadence.checkpoint_every == 0)
+        ZONAL_TRY(zonal__job_any(t->job, wants_checkpoint(w), &wanted));
+    return due & ZONAL__DUE_CHECKPOINT || *stopping || wanted ? save(w) : ZONAL_OK;
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
@@ -172,10 +184,9 @@ static void begin_watch(zonal__training_work *w) {
 
 static void begin_cadence(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    int evaluated = t->online.protocol != ZONAL__ONLINE_NONE;
     w->cadence = (zonal__cadence){.total = t->trainer.schedule.total,
                                   .log_every = t->settings.log_every,
-                                  .eval_every = evaluated ? t->settings.eval_every : 0,
+                                  .eval_every = t->settings.eval_every,
                                   .checkpoint_every = t->settings.checkpoint_every};
 }
 
@@ -192,7 +203,8 @@ static double eval_work(const zonal__training *t) {
 static void begin_estimate(zonal__training_work *w) {
     w->estimate.first = zonal__trainer_steps_done(w->trainer);
     w->estimate.total = w->cadence.total;
-    w->estimate.eval_every = w->cadence.eval_every;
+    w->estimate.eval_every =
+        w->training->online.protocol == ZONAL__ONLINE_NONE ? 0 : w->cadence.eval_every;
     w->estimate.checkpoint_every = w->cadence.checkpoint_every;
     w->estimate.eval_work = eval_work(w->training);
     zonal__estimate_begin(&w->estimate, zonal__training_now());
@@ -204,36 +216,57 @@ static void tell_estimate(zonal__training_work *w, int64_t step) {
         ZONAL__TELL(w, estimated, &estimated, w->estimate.total - w->estimate.first);
 }
 
+/* What can fail before a step on one rank alone; a full disk is told at once. */
+static zonal_status fetch(zonal__training_work *w) {
+    if (zonal__training_leads(w->training)) ZONAL_TRY(zonal__run_folder_status(&w->folder));
+    return zonal__trainer_fetch(w->trainer);
+}
+
+static zonal_status finish_folder(zonal__training_work *w) {
+    return zonal__training_leads(w->training) ? zonal__run_folder_finish(&w->folder) : ZONAL_OK;
+}
+
 static zonal_status make_steps(zonal__training_work *w) {
+    zonal__job *job = w->training->job;
     int64_t step = zonal__trainer_steps_done(w->trainer);
     int stopping = 0;
-    w->began = zonal__training_now() - w->folder.seconds;
+    w->loss_sum = w->folder.loss_sum;
+    w->losses = w->folder.losses;
+    w->saved = zonal__training_now();
+    w->began = w->saved - w->folder.seconds;
     mark(w);
     begin_cadence(w);
     begin_watch(w);
     begin_estimate(w);
     ZONAL__TELL(w, progressed, step);
     while (step < w->cadence.total && !stopping) {
-        ZONAL_TRY(zonal__job_all(w->training->job, zonal__trainer_fetch(w->trainer)));
+        ZONAL_TRY(zonal__job_all(job, fetch(w)));
         ZONAL_TRY(zonal__trainer_step(w->trainer));
         step = zonal__trainer_steps_done(w->trainer);
         tell_estimate(w, step);
         ZONAL_TRY(after_step(w, &stopping));
         ZONAL__TELL(w, progressed, step);
     }
-    return ZONAL_OK;
+    return zonal__job_all(job, finish_folder(w));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* What a failure has left. Of several ranks any may have to say it. */
-static zonal_status name_checkpoint(const zonal__training_work *w, zonal_status status) {
+static zonal_status name_checkpoint(zonal__training_work *w, zonal_status status) {
     zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
-    if (w->run)
+    zonal__run_folder folder = {.lock = -1};
+    char latest[ZONAL__RUN_FOLDER_PATH];
+    if (w->run) {
+        (void)finish_folder(w);
+        snprintf(folder.path, sizeof folder.path, "%s", w->run);
+        if (zonal__run_folder_latest(&folder, latest) != ZONAL_OK)
+            return ZONAL_FAIL(status, "%.400s; the run is %.250s", inner.message, w->run);
         return ZONAL_FAIL(status,
-                          "%.400s; the last checkpoint is that of step %" PRId64
-                          ": zonal train --resume %.250s goes on from it",
-                          inner.message, w->saved, w->run);
+                          "%.300s; the last checkpoint is %.250s: zonal train --resume %.150s goes "
+                          "on from it",
+                          inner.message, latest, w->run);
+    }
     if (status != ZONAL_NUMERIC) return status;
     return ZONAL_FAIL(status, "%.400s; the last checkpoint of %.400s is intact", inner.message,
                       w->folder.path);

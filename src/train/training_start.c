@@ -235,7 +235,6 @@ static zonal_status begin_folder(zonal__training_work *w) {
 static zonal_status begin_ranks(zonal__training_work *w) {
     zonal__job *job = w->training->job;
     ZONAL_TRY(zonal__checkpoint_spread(w->trainer, zonal__job_host(job)));
-    w->saved = zonal__trainer_steps_done(w->trainer);
     return zonal__job_count(job) == 1 ? ZONAL_OK : zonal__job_text(job, w->folder.path, &w->run);
 }
 
@@ -243,7 +242,9 @@ static zonal_status tell_and_save(zonal__training_work *w) {
     ZONAL__TELL(w, opened, &w->folder);
     open_curves(w);
     tell_begun(w);
-    return w->training->settings.resume ? ZONAL_OK : save_first(w);
+    if (!w->training->settings.resume) ZONAL_TRY(save_first(w));
+    return zonal__run_folder_write_aside(&w->folder, w->trainer,
+                                         w->training->settings.checkpoint_every > 0);
 }
 
 zonal_status zonal__training_begin(zonal__training_work *w) {

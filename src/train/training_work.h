@@ -14,7 +14,7 @@
  * that a resumed run has them at the same steps; and all come after the last step. */
 typedef struct zonal__cadence {
     int64_t total;                                   /* steps of the whole run */
-    int64_t log_every, eval_every, checkpoint_every; /* steps; 0: never */
+    int64_t log_every, eval_every, checkpoint_every; /* steps; 0: never, but after the last */
 } zonal__cadence;
 
 /* To be combined by |. */
@@ -39,13 +39,13 @@ typedef struct zonal__training_work {
     float *projections; /* [views][rows][dim], rows being this rank's */
     float *first_view;  /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
     char *run;          /* several ranks: the folder's path, on all of them; else NULL */
-    int64_t saved;      /* the step of the last checkpoint */
     double began;       /* seconds of the clock; those of earlier processes are taken off */
     double marked;      /* when the present stretch of steps began */
     int64_t marked_step;
+    double saved; /* when the last checkpoint was taken */
     double score; /* of the step at hand; NaN: it has none */
     double loss_sum;
-    int64_t losses; /* logged since the last checkpoint */
+    int64_t losses; /* logged since the last score */
 } zonal__training_work;
 
 /* Calls an event where somebody listens: ZONAL__TELL(work, saved, step). */

@@ -186,10 +186,10 @@ static void check_saves(zonal__run_folder *run, zonal__trainer *trainer) {
 
 /* A process that was killed after step 5 leaves lines of it, half a line and a temporary. */
 static void check_rewinds(zonal__run_folder *run, zonal__trainer *trainer) {
-    const zonal__step_line line = {.step = 5, .seconds = 50};
+    const zonal__step_line line = {.step = 5, .seconds = 50, .metrics = {.loss = {.total = 1.25}}};
     const zonal__monitor monitor = {.mean_cosine = NAN};
     char *text, *again;
-    CHECK_OK(zonal__run_folder_rewind(run, 4));
+    CHECK_OK(zonal__run_folder_rewind(run, 4, 0));
     text = metrics_of(run);
     CHECK(!exists(run, "checkpoints/step-00000099.safetensors.tmp.12-3"));
     CHECK(exists(run, "checkpoints/step-99.safetensors"));
@@ -198,9 +198,11 @@ static void check_rewinds(zonal__run_folder *run, zonal__trainer *trainer) {
     CHECK_OK(zonal__run_folder_add_monitor(run, 5, &monitor));
     CHECK_OK(make_steps(trainer, 1) ? ZONAL_OK : ZONAL_IO);
     CHECK_OK(zonal__run_folder_save(run, trainer, .9));
-    CHECK_OK(zonal__run_folder_rewind(run, 5)); /* nothing to cut */
-    CHECK(run->best == .9 && run->seconds == 50);
-    CHECK_OK(zonal__run_folder_rewind(run, 4));
+    CHECK_OK(zonal__run_folder_rewind(run, 5, 4)); /* nothing to cut */
+    CHECK(run->best == .9 && run->seconds == 50 && run->losses == 1 && run->loss_sum == 1.25);
+    CHECK_OK(zonal__run_folder_rewind(run, 5, 5)); /* the loss was judged */
+    CHECK(run->losses == 0 && run->loss_sum == 0);
+    CHECK_OK(zonal__run_folder_rewind(run, 4, 0));
     CHECK(run->best == .5 && run->seconds == 0);
     again = metrics_of(run);
     if (text && again) CHECK_MSG(strcmp(text, again) == 0, "%s\nbecame\n%s", text, again);
@@ -314,7 +316,7 @@ static zonal_status make_and_rewind(void *context) {
     zonal_status status;
     ZONAL_TRY(zonal__run_folder_create_next(context, "run", "a = 1\n", KEEP, &run));
     status = zonal__run_folder_add_step(&run, &line);
-    if (status == ZONAL_OK) status = zonal__run_folder_rewind(&run, 1);
+    if (status == ZONAL_OK) status = zonal__run_folder_rewind(&run, 1, 0);
     zonal__run_folder_close(&run);
     return status;
 }

@@ -243,6 +243,25 @@ static void test_steps_of_a_run(void) {
     remove_tree(folder.path);
 }
 
+/* Without --checkpoint-every the clock decides: here after every step, and in five minutes. */
+static void test_clock(void) {
+    static const setting often[] = {{"steps", "5"}, {"checkpoint-minutes", "1e-9"}, {0}};
+    static const setting seldom[] = {{"steps", "5"}, {0}};
+    static const int64_t all[] = {0, 1, 2, 3, 4, 5}, ends[] = {0, 5};
+    test_folder folder;
+    record r = {0}, rare = {0};
+    char out[300];
+    if (!CHECK(test_folder_make(&folder))) return;
+    path_of(&folder, "often", out);
+    if (CHECK_OK(run_new(out, often, &r, NULL))) check_steps("saved", r.saves, r.saved, 6, all);
+    CHECK(file_exists(out, "checkpoints/step-00000005.safetensors"));
+    path_of(&folder, "seldom", out);
+    if (CHECK_OK(run_new(out, seldom, &rare, NULL)))
+        check_steps("saved", rare.saves, rare.saved, 2, ends);
+    CHECK(file_exists(out, "checkpoints/step-00000005.safetensors"));
+    remove_tree(folder.path);
+}
+
 /* An evaluation that is better than all before is saved, whatever the cadence. */
 static void test_best_is_saved(void) {
     static const setting more[] = {{"steps", "8"},        {"log-every", "8"},
@@ -607,6 +626,7 @@ static void test_memory(void) {
 
 static const test_case tests[] = {{"cadence", test_cadence},
                                   {"steps_of_a_run", test_steps_of_a_run},
+                                  {"clock", test_clock},
                                   {"best_is_saved", test_best_is_saved},
                                   {"stop_and_resume", test_stop_and_resume},
                                   {"two_at_once", test_two_at_once},

@@ -17,7 +17,15 @@ from ._version import __version__
 
 # Where a name that is asked for comes from; None: it is a module.
 _HOMES = {
+    "callbacks": None,
+    "collapse_report": "uniformity",
+    "distributed": None,
+    "kernel_profile": "kernels",
+    "load_backbone": "runs",
     "losses": None,
+    "read_run": "runs",
+    "test_uniformity": "uniformity",
+    "variance": "kernels",
 }
 
 __all__ = ["ZonalError", "__version__", *_HOMES]

@@ -39,12 +39,12 @@ _EXCEPTIONS: Mapping[int, Type[Exception]] = {
 
 # Functions that return a zonal_status, and so raise; then those that return something else.
 _FALLIBLE: Mapping[str, List[Any]] = {
-    "zonal_plan_make": [c_char_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
+    "zonal_plan_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, POINTER(c_void_p)],
     "zonal_plan_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_plan_status": [c_void_p],
     "zonal_plan_get": [c_void_p, c_char_p, POINTER(c_double)],
     "zonal_plan_get_text": [c_void_p, c_char_p, POINTER(c_char_p)],
-    "zonal_objective_make": [c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_void_p)],
+    "zonal_objective_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_void_p)],
     "zonal_objective_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_objective_status": [c_void_p],
     "zonal_objective_get": [c_void_p, c_char_p, POINTER(c_double)],
@@ -73,32 +73,34 @@ _OTHERS: Mapping[str, Tuple[Any, List[Any]]] = {
 # ---- loading -------------------------------------------------------------------------------------
 
 
-def _path() -> str:
+def path() -> str:
     """ZONAL_LIBRARY, or the library that lies in this package."""
     return os.environ.get("ZONAL_LIBRARY") or str(Path(__file__).with_name("libzonal.so"))
 
 
-def _open(path: str) -> ctypes.CDLL:
-    remedy = "install zonal anew (pip install .), or set ZONAL_LIBRARY to the path of a libzonal.so"
-    if not os.path.exists(path):
-        raise ImportError(f"there is no libzonal at {path}: {remedy}")
+_REMEDY = "install zonal anew (pip install .), or set ZONAL_LIBRARY to the path of a libzonal.so"
+
+
+def _open(file: str) -> ctypes.CDLL:
+    if not os.path.exists(file):
+        raise ImportError(f"there is no libzonal at {file}: {_REMEDY}")
     try:
-        library = ctypes.CDLL(path)
+        library = ctypes.CDLL(file)
     except OSError as error:
-        raise ImportError(f"libzonal could not be loaded ({error}): {remedy}") from None
-    _check_version(library, path, remedy)
+        raise ImportError(f"libzonal could not be loaded ({error}): {_REMEDY}") from None
+    _check_version(library, file)
     return library
 
 
-def _check_version(library: ctypes.CDLL, path: str, remedy: str) -> None:
+def _check_version(library: ctypes.CDLL, file: str) -> None:
     """Before 1.0 every version may change the interface, so it must be the very same one."""
     try:
         library.zonal_version.restype = c_char_p
         version = library.zonal_version().decode()
     except AttributeError:
-        raise ImportError(f"{path} is not libzonal: {remedy}") from None
+        raise ImportError(f"{file} is not libzonal: {_REMEDY}") from None
     if version != __version__:
-        raise ImportError(f"{path} is libzonal {version}, but this package is zonal {__version__}: {remedy}")
+        raise ImportError(f"{file} is libzonal {version}, but this package is zonal {__version__}: {_REMEDY}")
 
 
 def declare(name: str, arguments: List[Any], result: Any = None, fallible: bool = True) -> Any:
@@ -106,8 +108,7 @@ def declare(name: str, arguments: List[Any], result: Any = None, fallible: bool 
     try:
         function = getattr(lib, name)
     except AttributeError:
-        raise ImportError(f"{_path()} has no {name}: it was built from other sources; "
-                          "install zonal anew (pip install .)") from None
+        raise ImportError(f"{path()} has no {name}, since it was built from other sources: {_REMEDY}") from None
     function.argtypes = arguments
     function.restype = c_int if fallible else result
     if fallible:
@@ -133,6 +134,11 @@ def _raise_status(status: int, function: Any, arguments: Any) -> int:
 def names(function: str) -> List[str]:
     """What a function such as zonal_method_name lists, from 0 to its last."""
     return [name.decode() for name in _until_null(getattr(lib, function))]
+
+
+def text_of(function: str, i: int) -> str:
+    """What a function such as zonal_loss_option_help says of the i-th name."""
+    return (getattr(lib, function)(i) or b"").decode()
 
 
 def _until_null(function: Any) -> Iterator[bytes]:
@@ -212,12 +218,14 @@ class Made:
 
     _kind: str
 
-    def __init__(self, method: str, options: str, *shape: int) -> None:
+    def __init__(self, method: str, options: str, *shape: int, communicator: Any = None) -> None:
         self._handle = c_void_p()
         self._process = os.getpid()
         self._bind()
-        make = getattr(lib, f"zonal_{self._kind}_make")
-        make(method.encode(), options.encode(), *shape, ctypes.byref(self._handle))
+        self._communicator = communicator  # it must outlive the plan
+        ranks = communicator.address() if communicator else None
+        make = getattr(lib, f"zonal_{self._kind}_make_with")
+        make(ranks, method.encode(), options.encode(), *shape, ctypes.byref(self._handle))
 
     def _bind(self) -> None:
         """The functions of the hot path, looked up once."""
@@ -271,7 +279,7 @@ class Objective(Made):
     _kind = "objective"
 
 
-lib = _open(_path())
+lib = _open(path())
 for _name, _arguments in _FALLIBLE.items():
     declare(_name, _arguments)
 for _name, (_result, _arguments) in _OTHERS.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from ._library import Made, Objective, Plan
 
@@ -29,18 +29,18 @@ class Key(NamedTuple):
     stream: int  # 0 on the CPU
 
 
-def make(key: Key) -> Made:
-    """The only place where plans and objectives are made."""
+def make(key: Key, communicator: Any = None) -> Made:
+    """The only place where plans and objectives are made; with a communicator every rank makes its own."""
     own = {"device": key.device, "precision": key.precision, "threads": key.threads or ""}
     if key.device != "cpu":
         own["dtype"] = key.dtype
     options = ",".join([key.options] * bool(key.options) + [f"{n}={v}" for n, v in own.items() if v])
     made: Made
     if len(key.shape) == 2:
-        made = Plan(key.method, options, *key.shape)
+        made = Plan(key.method, options, *key.shape, communicator=communicator)
     else:
         views, batch, dim = key.shape
-        made = Objective(key.method, options, views, key.global_views, batch, dim)
+        made = Objective(key.method, options, views, key.global_views, batch, dim, communicator=communicator)
     # A mistake here would have libzonal read past the end of a tensor.
     if made.text("dtype") != key.dtype:
         raise TypeError(f"{key.method} with {options} takes rows of {made.text('dtype')}, not {key.dtype}")

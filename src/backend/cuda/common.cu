@@ -12,6 +12,7 @@ zonal_status zonal__cuda_status(cudaError_t error, const char *call, const char 
 
 zonal_status zonal__cuda_alloc(zonal__cuda_base *base, size_t bytes, const char *what, void **out) {
     *out = NULL;
+    if (bytes == 0) bytes = 1; /* a rank may have no rows */
     if (cudaMalloc(out, bytes) != cudaSuccess) {
         cudaGetLastError();
         *out = NULL;
@@ -28,6 +29,8 @@ zonal_status zonal__cuda_base_init(zonal__cuda_base *base, const zonal__problem 
     base->stream = NULL;
     base->bytes = 0;
     base->bad_row = NULL;
+    base->batch = zonal__ranks_batch(problem->ranks, problem->rows);
+    base->pinned[0] = base->pinned[1] = NULL;
     ZONAL_TRY(zonal__cuda_alloc(base, sizeof *base->bad_row, "the flag for bad rows", &flag));
     base->bad_row = (unsigned long long *)flag;
     return ZONAL_CUDA(cudaMemset(flag, 0xff, sizeof *base->bad_row));
@@ -35,6 +38,8 @@ zonal_status zonal__cuda_base_init(zonal__cuda_base *base, const zonal__problem 
 
 void zonal__cuda_base_fini(zonal__cuda_base *base) {
     cudaFree(base->bad_row);
+    cudaFreeHost(base->pinned[0]);
+    cudaFreeHost(base->pinned[1]);
     base->bad_row = NULL;
 }
 
@@ -53,21 +58,25 @@ static zonal_status describe(const zonal__cuda_base *base, unsigned long long co
         "is not finite; embeddings must be finite",
         "is not of unit length, but rows were declared unit; leave that out and they will be "
         "normalised"};
-    long long row = (long long)(code / 4);
+    long long row = (long long)(code / 4), first = zonal__ranks_first(base->problem.ranks);
     const char *why = sentence[code % 4 < 3 ? code % 4 : 1];
     if (base->problem.views > 1)
         return ZONAL_FAIL(ZONAL_NUMERIC, "view %lld: row %lld %s",
-                          row / (long long)base->problem.rows, row % (long long)base->problem.rows,
-                          why);
-    return ZONAL_FAIL(ZONAL_NUMERIC, "row %lld %s", row, why);
+                          row / (long long)base->problem.rows,
+                          first + row % (long long)base->problem.rows, why);
+    return ZONAL_FAIL(ZONAL_NUMERIC, "row %lld %s", first + row, why);
 }
 
-zonal_status zonal__cuda_check(zonal__work *work) {
-    zonal__cuda_base *base = (zonal__cuda_base *)work;
+static zonal_status check_own_rows(zonal__cuda_base *base) {
     unsigned long long code;
     ZONAL_TRY(ZONAL_CUDA(cudaStreamSynchronize(base->stream)));
     ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(&code, base->bad_row, sizeof code, cudaMemcpyDeviceToHost)));
     if (code == ZONAL__NO_BAD_ROW) return ZONAL_OK;
     ZONAL_TRY(ZONAL_CUDA(cudaMemset(base->bad_row, 0xff, sizeof code)));
     return describe(base, code);
+}
+
+zonal_status zonal__cuda_check(zonal__work *work) {
+    zonal__cuda_base *base = (zonal__cuda_base *)work;
+    return zonal__ranks_agree(base->problem.ranks, check_own_rows(base));
 }

@@ -11,6 +11,7 @@
 
 extern "C" {
 #include "backend/device.h"
+#include "backend/ranks.h"
 #include "core/error.h"
 #include "core/memory.h"
 }
@@ -59,6 +60,8 @@ typedef struct zonal__cuda_base {
     cudaStream_t stream;
     unsigned long long *bad_row; /* device */
     size_t bytes;                /* device memory held */
+    int64_t batch;               /* rows of all ranks: what means are divided by */
+    void *pinned[2];             /* host memory between the ranks (ranks.cuh), or NULL */
 } zonal__cuda_base;
 
 extern "C" {

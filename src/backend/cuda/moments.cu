@@ -27,9 +27,13 @@
  * the part that is common to all rows, v = 4 q E c + 2 b_1 m = alpha c + w, the part along c is
  * turned around: the projection does not see multiples of x = y + c, so alpha c counts as -alpha y.
  * That is the smaller of the two when |c|^2 > 1/2, and alpha is 0 otherwise.
+ *
+ * Several ranks add up their sums of rows, and then their sums of y y^T about the mean that follows
+ * (add_ranges brings them together first); all else they do alike, or for their own rows.
  */
 #include <math.h>
 
+#include "backend/cuda/ranks.cuh"
 #include "backend/cuda/split_product.cuh"
 #include "backend/cuda/tiled_work.cuh"
 
@@ -61,6 +65,7 @@ typedef struct moments_work {
     finish_numbers numbers;
     zonal__row_scale *scale;      /* [rows] */
     double *row_sums;             /* [measure_blocks][dim] */
+    double *all_sums;             /* [dim]: of all ranks */
     double *mean;                 /* [dim] */
     float *centre;                /* [tiles * 128]: ROW_UNIT c */
     double *partial;              /* [ranges][pairs][64][256]: see second_moment */
@@ -134,7 +139,7 @@ __global__ void __launch_bounds__(256)
 /* 32 columns per block, THREADS / 32 threads for each. */
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
-    find_centre(const double *row_sums, int blocks, int64_t rows, int dim, double *mean,
+    find_centre(const double *row_sums, int blocks, double rows, int dim, double *mean,
                 float *centre) {
     __shared__ double part[THREADS / 32][32];
     int column = (int)(blockIdx.x * 32 + threadIdx.x % 32), turn = (int)threadIdx.x / 32;
@@ -147,8 +152,19 @@ __global__ void __launch_bounds__(THREADS)
     if (turn > 0 || column >= dim) return;
     sum = 0;
     for (int i = 0; i < THREADS / 32; i++) sum += part[i][threadIdx.x];
-    mean[column] = sum / (double)rows;
+    mean[column] = sum / rows;
     centre[column] = (float)mean[column] * ZONAL__ROW_UNIT;
+}
+
+/* The sums of all ranges of this rank's rows, of which there may be none, in the first one's
+ * place. */
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS) add_ranges(int64_t count, int ranges, double *partial) {
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    double sum = 0;
+    if (i >= count) return;
+    for (int r = 0; r < ranges; r++) sum += partial[r * count + i];
+    partial[i] = sum;
 }
 
 /* ---- the second moment ---------------------------------------------------------------------- */
@@ -376,9 +392,17 @@ static zonal_status enqueue_measure(const moments_work *work,
                         : measure_rows<T, 256, 4>;
     ZONAL_TRY(zonal__launch(work->base.stream, dim3((unsigned)work->measure_blocks), 256, 0, 1,
                             kernel, x, rules, work->scale, work->row_sums));
-    return zonal__launch(work->base.stream, dim3((unsigned)((x.dim + 31) / 32)), 1024, 0, 1,
-                         find_centre<1024>, work->row_sums, work->measure_blocks, x.rows, x.dim,
-                         work->mean, work->centre);
+    dim3 grid((unsigned)((x.dim + 31) / 32));
+    if (work->base.problem.ranks) {
+        ZONAL_TRY(zonal__launch(work->base.stream, grid, 1024, 0, 1, find_centre<1024>,
+                                work->row_sums, work->measure_blocks, 1.0, x.dim, work->all_sums,
+                                work->centre));
+        ZONAL_TRY(zonal__cuda_ranks_sum(&work->base, work->all_sums, x.dim));
+        return zonal__launch(work->base.stream, grid, 1024, 0, 1, find_centre<1024>, work->all_sums,
+                             1, work->numbers.rows, x.dim, work->mean, work->centre);
+    }
+    return zonal__launch(work->base.stream, grid, 1024, 0, 1, find_centre<1024>, work->row_sums,
+                         work->measure_blocks, work->numbers.rows, x.dim, work->mean, work->centre);
 }
 
 template <typename T>
@@ -393,9 +417,17 @@ static zonal_status enqueue_matrix(const moments_work *work, const zonal__row_op
         ZONAL_TRY(zonal__launch(stream, grid, 256, zonal__large_tile<true, 1>::BYTES, 1,
                                 second_moment<T, 1>, x, work->tiles, work->range_rows,
                                 work->exact_rows, work->partial));
+    int ranges = work->ranges;
+    if (work->base.problem.ranks) {
+        int64_t count = (int64_t)work->pairs * 128 * 128;
+        ZONAL_TRY(zonal__launch(stream, dim3((unsigned)(count / 256)), 256, 0, 1, add_ranges<256>,
+                                count, ranges, work->partial));
+        ZONAL_TRY(zonal__cuda_ranks_sum(&work->base, work->partial, count));
+        ranges = 1;
+    }
     return zonal__launch(stream, dim3(zonal__large_tile<true, 3>::REGISTERS, (unsigned)work->pairs),
                          256, 0, 1, join_tiles<256>, work->partial, work->tiles, work->pairs,
-                         work->ranges, x.dim, (x.dim + 3) / 4 * 4, work->numbers.rows, work->mean,
+                         ranges, x.dim, (x.dim + 3) / 4 * 4, work->numbers.rows, work->mean,
                          work->centre, work->excess, work->excess_single);
 }
 
@@ -473,8 +505,13 @@ static void choose_ranges(moments_work *work, int processors) {
         }
     }
     int64_t each = (rows + work->ranges - 1) / work->ranges;
-    work->range_rows = (each + 31) / 32 * 32;
+    work->range_rows = each > 0 ? (each + 31) / 32 * 32 : 32;
     work->ranges = (int)((rows + work->range_rows - 1) / work->range_rows);
+}
+
+/* Doubles of the sums of so many ranges; there is room for one in any case. */
+static int64_t held_ranges(const moments_work *work, int ranges) {
+    return (int64_t)(ranges > 1 ? ranges : 1) * work->pairs * 128 * 128;
 }
 
 static zonal_status fill(moments_work *work) {
@@ -492,21 +529,23 @@ static zonal_status fill(moments_work *work) {
     choose_ranges(work, processors);
     work->exact_rows = d <= 8 ? 128 : d <= 32 ? 512 : d < 256 ? 1024 : 4096;
     work->numbers = finish_numbers{
-        problem->degree1, problem->degree2, problem->degree2 * (double)d / (double)(d - 1),
-        (double)rows,     problem->offset,  problem->factor};
+        problem->degree1,         problem->degree2, problem->degree2 * (double)d / (double)(d - 1),
+        (double)work->base.batch, problem->offset,  problem->factor};
     int64_t groups = d <= 1024 ? (rows + 7) / 8 : rows, few = (int64_t)(8 << 20) / (8 * d);
     groups = groups < few ? groups : few;
     work->measure_blocks = groups < MOST_BLOCKS ? (int)groups : (int)MOST_BLOCKS;
     ZONAL_TRY(zonal__tiled_take(work, rows, &work->scale));
     ZONAL_TRY(zonal__tiled_take(work, work->measure_blocks * d, &work->row_sums));
     ZONAL_TRY(zonal__tiled_take(work, d, &work->mean));
+    if (problem->ranks) ZONAL_TRY(zonal__tiled_take(work, d, &work->all_sums));
+    int64_t most_sums = work->matrix ? held_ranges(work, 1) : d;
+    ZONAL_TRY(zonal__cuda_ranks_room(&work->base, (size_t)most_sums * sizeof(double)));
     ZONAL_TRY(zonal__tiled_take(work, padded, &work->centre));
     ZONAL_TRY(zonal__tiled_take(work, padded, &work->offset));
     ZONAL_TRY(zonal__tiled_take(work, 1, &work->terms));
     ZONAL_TRY(zonal__tiled_take(work, 1, &work->count));
     if (!work->matrix) return ZONAL_OK;
-    ZONAL_TRY(
-        zonal__tiled_take(work, (int64_t)work->ranges * work->pairs * 128 * 128, &work->partial));
+    ZONAL_TRY(zonal__tiled_take(work, held_ranges(work, work->ranges), &work->partial));
     ZONAL_TRY(zonal__tiled_take(work, d * d, &work->excess));
     ZONAL_TRY(zonal__tiled_take(work, d * ((d + 3) / 4 * 4), &work->excess_single));
     ZONAL_TRY(zonal__tiled_take(work, d, &work->square));
@@ -533,8 +572,7 @@ extern "C" const zonal__operation_table zonal__cuda_moments = {
 
 extern "C" void *zonal__cuda_moments_lend(zonal__work *opaque, size_t *bytes) {
     moments_work *work = (moments_work *)opaque;
-    *bytes =
-        work->partial ? (size_t)work->ranges * (size_t)work->pairs * 128 * 128 * sizeof(double) : 0;
+    *bytes = work->partial ? (size_t)held_ranges(work, work->ranges) * sizeof(double) : 0;
     return work->partial;
 }
 

@@ -18,10 +18,12 @@
  *
  * A batch that fills less than the device has its last product cut along the slices, into parts
  * that zonal__finish_rows adds; in a batch whose u is too large for 64 MiB few slices go at a time,
- * so that walk is cut along the rows, into one launch for the sums and one for the gradients.
+ * so that walk is cut along the rows, into one launch for the sums and one for the gradients. It is
+ * cut like this on several ranks too, which add up the chunk's sums in between.
  */
 #include <math.h>
 
+#include "backend/cuda/ranks.cuh"
 #include "backend/cuda/split_product.cuh"
 #include "backend/cuda/tiled_work.cuh"
 
@@ -39,11 +41,13 @@ static const size_t MOST_U = 64 << 20; /* bytes */
 typedef struct walk_task {
     float *u; /* [slices][pitch] of the chunk */
     int64_t pitch, rows;
+    double batch;     /* rows of all ranks */
     int knots, first; /* first: 1 where t_0 = 0, whose sums are known */
     double knot0, step;
     const double *weight, *target; /* [knots] */
     int segments;
-    double *sums;   /* [slices of the chunk][segments][2 knots] */
+    double *sums;   /* [slices of the chunk][kept][2 knots] */
+    int kept;       /* the segments, or 1 where their sums have been added up */
     double du_unit; /* a power of two that keeps d/du inside half's range */
     int gradients;
     double *statistic;            /* [slices of the chunk] */
@@ -69,7 +73,8 @@ typedef struct sliced_work {
     float *directions;            /* [chunk][pitch_a] */
     float *u;                     /* [chunk][pitch_u] */
     double *weight, *target;      /* [knots] */
-    double *sums;                 /* see walk_task */
+    double *sums;                 /* [chunk][segments][2 knots], where walk is cut */
+    double *all_sums;             /* [chunk][2 knots]: of all segments and ranks */
     double *statistic;            /* [slices] */
     float *product;               /* [parts][rows][dim], where it is needed */
     zonal__gradient_terms *terms; /* one */
@@ -228,8 +233,8 @@ __device__ inline void add_rows(const walk_task &task, const float *u, int64_t b
 __device__ inline double judge(const walk_task &task, double *re, double *im, double *term) {
     for (int k = (int)threadIdx.x; k < task.knots; k += (int)blockDim.x) {
         double t = task.knot0 + k * task.step, weight = task.weight[k];
-        double cosine = re[k] / (double)task.rows - task.target[k];
-        double sine = im[k] / (double)task.rows;
+        double cosine = re[k] / task.batch - task.target[k];
+        double sine = im[k] / task.batch;
         term[k] = weight * (cosine * cosine + sine * sine);
         re[k] = weight * t * sine;
         im[k] = weight * t * cosine;
@@ -271,7 +276,7 @@ __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task ta
     int64_t each = (task.rows + task.segments - 1) / task.segments;
     int64_t begin = blockIdx.y * each, end = begin + each < task.rows ? begin + each : task.rows;
     int64_t size = 2 * (int64_t)task.knots;
-    double *sums = task.sums + blockIdx.x * task.segments * size;
+    double *sums = task.sums + blockIdx.x * task.kept * size;
     if (MODE != WALK_GRADIENTS) add_rows<GROUP>(task, u, begin, end, re, im);
     if (MODE != WALK_WHOLE)
         for (int k = (int)threadIdx.x; k < size; k += (int)blockDim.x) { /* im follows re */
@@ -279,7 +284,7 @@ __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task ta
                 sums[blockIdx.y * size + k] = re[k];
             } else {
                 double all = 0;
-                for (int i = 0; i < task.segments; i++) all += sums[i * size + k];
+                for (int i = 0; i < task.kept; i++) all += sums[i * size + k];
                 re[k] = all;
             }
         }
@@ -294,6 +299,18 @@ __global__ void __launch_bounds__(256) walk(const __grid_constant__ walk_task ta
         sum += __ldcg(task.all_statistics + i);
     sum = zonal__block_sum(sum, part);
     if (threadIdx.x == 0) *task.value = task.offset + task.factor * (sum / (double)task.all);
+}
+
+/* The sums of a slice's segments; a block per slice. */
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    add_segments(const double *sums, int segments, int size, double *all_sums) {
+    const double *own = sums + (int64_t)blockIdx.x * segments * size;
+    for (int k = (int)threadIdx.x; k < size; k += THREADS) {
+        double all = 0;
+        for (int i = 0; i < segments; i++) all += own[i * size + k];
+        all_sums[(int64_t)blockIdx.x * size + k] = all;
+    }
 }
 
 /* ---- the gradient --------------------------------------------------------------------------- */
@@ -347,15 +364,23 @@ static zonal_status launch_spread(const sliced_work *work,
                          directions, each, add, product);
 }
 
-static zonal_status launch_walk(const sliced_work *work, const walk_task &task, int64_t count) {
+static zonal_status launch_walk(const sliced_work *work, walk_task task, int64_t count) {
     size_t shared = 3 * (size_t)task.knots * sizeof(double);
     dim3 grid((unsigned)count, (unsigned)task.segments);
     bool few = task.knots - task.first <= 8;
-    if (task.segments == 1)
+    if (!work->sums)
         return zonal__launch(work->base.stream, grid, work->walk_threads, shared, 1,
                              few ? walk<8, WALK_WHOLE> : walk<16, WALK_WHOLE>, task);
     ZONAL_TRY(zonal__launch(work->base.stream, grid, work->walk_threads, shared, 1,
                             few ? walk<8, WALK_SUMS> : walk<16, WALK_SUMS>, task));
+    if (work->base.problem.ranks) {
+        ZONAL_TRY(zonal__launch(work->base.stream, dim3((unsigned)count), 128, 0, 1,
+                                add_segments<128>, task.sums, task.segments, 2 * task.knots,
+                                work->all_sums));
+        ZONAL_TRY(zonal__cuda_ranks_sum(&work->base, work->all_sums, count * 2 * task.knots));
+        task.sums = work->all_sums;
+        task.kept = 1;
+    }
     return zonal__launch(work->base.stream, grid, work->walk_threads, shared, 1,
                          walk<8, WALK_GRADIENTS>, task);
 }
@@ -394,13 +419,14 @@ static walk_task make_walk(const sliced_work *work, int64_t first, int64_t count
     task.u = work->u;
     task.pitch = work->pitch_u;
     task.rows = work->base.problem.rows;
+    task.batch = (double)work->base.batch;
     task.knots = work->knots;
     task.first = work->knot0 == 0;
     task.knot0 = work->knot0;
     task.step = work->step;
     task.weight = work->weight;
     task.target = work->target;
-    task.segments = work->segments;
+    task.segments = task.kept = work->segments;
     task.sums = work->sums;
     task.du_unit = work->du_unit;
     task.gradients = gradients;
@@ -428,7 +454,8 @@ static zonal_status enqueue(const sliced_work *work, const void *z, uint32_t ste
     zonal__gradient_task<T, false> task = {};
     task.x = x;
     task.terms = work->terms;
-    task.coefficient = (float)(2 * factor * work->row_scale / (double)rows / (double)work->slices);
+    task.coefficient =
+        (float)(2 * factor * work->row_scale / (double)work->base.batch / (double)work->slices);
     task.raw = work->raw;
     task.gradient = (T *)gradient;
     task.pairs = dim % 2 == 0 && (uintptr_t)gradient % (2 * sizeof(T)) == 0;
@@ -493,7 +520,7 @@ static zonal_status give(void *to, const void *from, size_t bytes) {
 /* How the work is cut up; depends on the shape and the device alone. */
 static void choose_shape(sliced_work *work, int processors) {
     int64_t rows = work->base.problem.rows, dim = work->base.problem.dim;
-    work->pitch_u = (rows + 3) / 4 * 4;
+    work->pitch_u = rows > 0 ? (rows + 3) / 4 * 4 : 4;
     work->pitch_a = (dim + 3) / 4 * 4;
     int64_t most = (int64_t)(MOST_U / sizeof(float)) / work->pitch_u;
     most = most >= 32 ? most / 32 * 32 : most < 1 ? 1 : most;
@@ -509,7 +536,8 @@ static void choose_shape(sliced_work *work, int processors) {
     int64_t row_tiles = (rows + 127) / 128;
     work->large_u = row_tiles * ((work->chunk + 127) / 128) >= processors && work->chunk > 64;
     work->large_g = row_tiles * ((dim + 127) / 128) >= processors;
-    int64_t small = ((rows + 63) / 64) * ((dim + 63) / 64), parts = processors / small;
+    int64_t small = ((rows + 63) / 64) * ((dim + 63) / 64);
+    int64_t parts = processors / (small > 0 ? small : 1);
     if (parts > work->chunk / 64) parts = work->chunk / 64;
     work->parts = work->large_g || work->chunks > 1 || parts < 2 ? 1 : (int)parts;
 }
@@ -553,9 +581,11 @@ static zonal_status fill(sliced_work *work) {
     ZONAL_TRY(give(work->weight, sliced->weight, knot_bytes));
     ZONAL_TRY(give(work->target, sliced->target, knot_bytes));
     ZONAL_TRY(give(work->terms, &terms, sizeof terms));
-    if (work->segments > 1)
-        ZONAL_TRY(
-            zonal__tiled_take(work, work->chunk * work->segments * 2 * work->knots, &work->sums));
+    int64_t sums = work->chunk * 2 * work->knots;
+    if (work->segments > 1 || problem->ranks)
+        ZONAL_TRY(zonal__tiled_take(work, work->segments * sums, &work->sums));
+    if (problem->ranks) ZONAL_TRY(zonal__tiled_take(work, sums, &work->all_sums));
+    ZONAL_TRY(zonal__cuda_ranks_room(&work->base, (size_t)sums * sizeof(double)));
     if (at_once(work) || (work->parts == 1 && problem->dtype == ZONAL_DTYPE_FP32)) return ZONAL_OK;
     return zonal__tiled_take(work, work->parts * rows * dim, &work->product);
 }

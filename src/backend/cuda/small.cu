@@ -83,6 +83,7 @@ int zonal__cuda_small_serves(const zonal__problem *problem) {
     int64_t views = problem->views > 1 ? problem->views : 1;
     if (!problem->psi == !problem->log_phi || problem->precision == ZONAL_PRECISION_DOUBLE)
         return 0;
+    if (problem->ranks) return 0; /* one launch has no place for what the ranks exchange */
     return zonal__small_shape_make(views, problem->rows, problem->dim, &room, &shape);
 }
 

@@ -20,11 +20,17 @@
  * by about 1e-7 of their value, and the mean of c^2 with them: more than D may be off when D is
  * 1/B. The value's degrees 1 and 2 are therefore taken from the moments, where such a bias cancels,
  * and only the rest of psi is summed over pairs.
+ *
+ * Several ranks. Every rank's rows, split and, in KL's second pass, with their log S, go round the
+ * ring of the ranks once for each pass, and meet the own rows as columns of more tiles; a block is
+ * sent on while it is worked on, and two blocks of the largest rank are all the memory this takes.
+ * A pair of two ranks is looked at twice, by each for its own row.
  */
 #include <math.h>
 
 #include "backend/cuda/blas.cuh"
 #include "backend/cuda/fit.cuh"
+#include "backend/cuda/ranks.cuh"
 #include "backend/cuda/stream.cuh"
 
 static const int64_t PANEL = 2048; /* rows and columns of a tile */
@@ -53,10 +59,20 @@ typedef struct tile_numbers {
     float scale, alpha, one;
 } tile_numbers;
 
+/* The rows that tiles have as columns: the own ones, or another rank's. */
+typedef struct columns {
+    const void *hi, *lo; /* [count][ld] 16 bit */
+    const double *log_s; /* [count], KL */
+    int64_t count;
+    int foreign;
+} columns;
+
 typedef struct stream_work {
     zonal__cuda_base base;
     int kl, split, bf16;
     int64_t rows, dim, ld; /* ld: dim rounded up to 8 elements, 16 bytes */
+    void *block[2];        /* other ranks' rows on their way: hi, lo, log_s; NULL on one rank */
+    double *total;         /* device, ranks: the sum over all rows of all of them */
     zonal__device_fit fit;
     void *hi, *lo; /* [rows][ld] 16 bit */
     float *s;      /* [PANEL][PANEL]; lent by the moments where theirs is large enough */
@@ -149,9 +165,11 @@ __device__ inline double block_max(double value) {
 /* Where a block is: one row of a tile, EACH consecutive columns a
  * thread; columns past the end are read as cosine 0 and left out of every sum. */
 typedef struct tile {
-    int64_t row0, col0; /* of the tile */
-    int cols;           /* columns of this tile, at most PANEL */
+    int64_t row0;
+    int64_t col0; /* NO_DIAGONAL: none of the columns is one of the rows */
+    int cols;     /* columns of this tile, at most PANEL */
 } tile;
+static const int64_t NO_DIAGONAL = (int64_t)1 << 62;
 
 /* To [-1, 1]; a NaN stays one. */
 __device__ inline float clamp_cosine(float c) {
@@ -315,11 +333,10 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* KL, between the passes: log S_i, with phi(1) = 1 added when the diagonal is kept. */
-static __global__ void kl_close(int64_t rows, int range, double centre, int keep_diagonal,
+static __global__ void kl_close(int64_t rows, double n, int range, double centre, int keep_diagonal,
                                 const double *row_top, double *row_sum) {
     int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    double n = (double)(keep_diagonal ? rows : rows - 1);
     if (range == BROAD) {
         row_sum[row] = log1p(row_sum[row] / n) + log(n);
         return;
@@ -338,7 +355,7 @@ static __global__ void kl_close(int64_t rows, int range, double centre, int keep
 template <typename T, bool SINGLE>
 static __global__ void __launch_bounds__(THREADS)
     kl_tile(const __grid_constant__ zonal__device_fit fit, tile at, const float *s, float base,
-            float scale, const double *log_s, T *w_hi, T *w_lo) {
+            float scale, const double *log_s, const double *column_log_s, T *w_hi, T *w_lo) {
     float c[EACH], w[EACH];
     double l[EACH], own = log_s[at.row0 + blockIdx.x];
     load_cosines(s, c);
@@ -353,7 +370,7 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         if (counts(at, i)) {
-            double other = log_s[at.col0 + threadIdx.x * EACH + i];
+            double other = column_log_s[threadIdx.x * EACH + i];
             w[i] *= __expf((float)(l[i] - own)) + __expf((float)(l[i] - other));
         }
     }
@@ -405,6 +422,12 @@ static __global__ void finish_value(int64_t rows, const double *row_sum, double 
     *value = offset + factor * ((low ? *low : 0) + sum / divisor);
 }
 
+/* The same from a sum over all rows of all ranks. */
+static __global__ void close_value(const double *total, double divisor, const double *low,
+                                   double offset, double factor, double *value) {
+    *value = offset + factor * ((low ? *low : 0) + *total / divisor);
+}
+
 static __global__ void fill_doubles(int64_t n, double value, double *out) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = value;
@@ -438,10 +461,11 @@ static const void *at16(const void *base, int64_t elements) {
     return (const char *)base + 2 * elements;
 }
 
-/* S = X_I X_J^T */
-static zonal_status cosines(const stream_work *work, const tile *at, int64_t rows) {
-    int64_t ld = work->ld, i0 = at->row0 * ld, j0 = at->col0 * ld;
-    const void *left[] = {work->hi, work->hi, work->lo}, *right[] = {work->hi, work->lo, work->hi};
+/* S = X_I X_J^T, X_J the columns from col0 on. */
+static zonal_status cosines(const stream_work *work, const columns *from, int64_t col0,
+                            const tile *at, int64_t rows) {
+    int64_t ld = work->ld, i0 = at->row0 * ld, j0 = col0 * ld;
+    const void *left[] = {work->hi, work->hi, work->lo}, *right[] = {from->hi, from->lo, from->hi};
     const float alpha = 1 / (ROW_SCALE * ROW_SCALE), zero = 0, one = 1;
     int64_t length = work->split ? LONGEST_SUM : work->dim;
     for (int part = 0; part < (work->split ? 3 : 1); part++)
@@ -454,20 +478,22 @@ static zonal_status cosines(const stream_work *work, const tile *at, int64_t row
     return ZONAL_OK;
 }
 
-/* O_I += W X_J and, off the diagonal, O_J += W^T X_I. */
-static zonal_status gather(const stream_work *work, const tile *at, int64_t rows, float *o) {
-    int64_t ld = work->ld, dim = work->dim, i0 = at->row0, j0 = at->col0;
+/* O_I += W X_J and, of own columns off the diagonal, O_J += W^T X_I. */
+static zonal_status gather(const stream_work *work, const columns *from, int64_t col0,
+                           const tile *at, int64_t rows, float *o) {
+    int64_t ld = work->ld, dim = work->dim, i0 = at->row0, j0 = col0;
     const void *weight[] = {work->w_hi, work->w_lo, work->w_hi};
     const void *row[] = {work->hi, work->hi, work->lo};
+    const void *column[] = {from->hi, from->hi, from->lo};
     const float fixed = 1 / (ROW_SCALE * work->weight_scale), sum = 1;
     const float *alpha = work->narrow ? &work->numbers->alpha : &fixed;
     const float *one = work->narrow ? &work->numbers->one : &sum;
     if (work->narrow)
         ZONAL_TRY(BLAS(work->cublas->set_pointer_mode(work->blas, CUBLAS_POINTER_MODE_DEVICE)));
     for (int part = 0; part < (work->split ? 3 : 1); part++) {
-        ZONAL_TRY(multiply(work, 0, 0, dim, rows, at->cols, alpha, at16(row[part], j0 * ld), ld,
+        ZONAL_TRY(multiply(work, 0, 0, dim, rows, at->cols, alpha, at16(column[part], j0 * ld), ld,
                            weight[part], PANEL, one, o + i0 * dim, dim));
-        if (i0 != j0)
+        if (!from->foreign && i0 != j0)
             ZONAL_TRY(multiply(work, 0, 1, dim, at->cols, rows, alpha, at16(row[part], i0 * ld), ld,
                                weight[part], PANEL, one, o + j0 * dim, dim));
     }
@@ -476,6 +502,7 @@ static zonal_status gather(const stream_work *work, const tile *at, int64_t rows
 
 template <typename In, typename T> static zonal_status split(stream_work *work, const void *x) {
     unsigned blocks = (unsigned)((work->rows + 3) / 4);
+    if (blocks == 0) return ZONAL_OK;
     split_rows<In, T><<<blocks, 128, 0, work->base.stream>>>(
         (const In *)x, work->rows, work->dim, work->ld, work->base.problem.unit_rows, (T *)work->hi,
         (T *)work->lo, work->base.bad_row);
@@ -496,9 +523,10 @@ template <typename T> static zonal_status split_any(stream_work *work, const voi
 template <typename In>
 static zonal_status project(const stream_work *work, const void *x, const float *o, double scale,
                             void *gradient) {
+    if (work->rows == 0) return ZONAL_OK;
     project_rows<In><<<(unsigned)((work->rows + 3) / 4), 128, 0, work->base.stream>>>(
         (const In *)x, o, zonal__cuda_moments_mean(work->low),
-        (double)work->base_weight * (double)work->rows, work->rows, work->dim,
+        (double)work->base_weight * (double)work->base.batch, work->rows, work->dim,
         work->base.problem.unit_rows, scale, (In *)gradient);
     return ZONAL_CUDA_LAUNCHED();
 }
@@ -516,19 +544,20 @@ static zonal_status project_any(const stream_work *work, const void *x, const fl
 }
 
 static zonal_status fill(const stream_work *work, double value, double *out) {
+    if (work->rows == 0) return ZONAL_OK;
     fill_doubles<<<(unsigned)((work->rows + 255) / 256), 256, 0, work->base.stream>>>(work->rows,
                                                                                       value, out);
     return ZONAL_CUDA_LAUNCHED();
 }
 
-/* What happens to a tile of cosines. */
+/* What happens to a tile of cosines. Of other ranks' columns each side sums its own. */
 template <typename T>
-static zonal_status visit(const stream_work *work, const tile *at, int64_t rows, int density,
-                          int gradient) {
+static zonal_status visit(const stream_work *work, const columns *from, int64_t col0,
+                          const tile *at, int64_t rows, int density, int gradient) {
     cudaStream_t stream = work->base.stream;
     T *w_hi = (T *)work->w_hi, *w_lo = (T *)work->w_lo;
     unsigned blocks = (unsigned)rows;
-    double times = at->row0 == at->col0 ? 1 : 2;
+    double times = from->foreign || at->row0 == at->col0 ? 1 : 2;
     if (work->narrow && gradient) {
         largest_weights<<<blocks, THREADS, 0, stream>>>(work->fit, *at, work->s, work->base_weight,
                                                         work->largest);
@@ -539,8 +568,8 @@ static zonal_status visit(const stream_work *work, const tile *at, int64_t rows,
             work->fit, *at, work->s, work->range, work->centre, work->row_top, work->row_sum);
     else if (work->kl)
         (work->single ? kl_tile<T, true> : kl_tile<T, false>)<<<blocks, THREADS, 0, stream>>>(
-            work->fit, *at, work->s, work->base_weight, work->weight_scale, work->row_sum, w_hi,
-            w_lo);
+            work->fit, *at, work->s, work->base_weight, work->weight_scale, work->row_sum,
+            from->log_s + col0, w_hi, w_lo);
     else
         (gradient       ? work->single ? psi_tile<T, true, true> : psi_tile<T, true, false>
                : work->single ? psi_tile<T, false, true>
@@ -550,36 +579,127 @@ static zonal_status visit(const stream_work *work, const tile *at, int64_t rows,
     return ZONAL_CUDA_LAUNCHED();
 }
 
-static int64_t panel_at(const stream_work *work, int64_t first) {
-    return work->rows - first < PANEL ? work->rows - first : PANEL;
+static int64_t panel_at(int64_t count, int64_t first) {
+    return count - first < PANEL ? count - first : PANEL;
 }
 
-/* One pass over the tiles: all of them for the densities, which are sums along rows alone, and half
- * of them otherwise. */
+/* The own rows against some columns: all tiles for the densities, which are sums along rows alone,
+ * and for other ranks' columns, and half of them otherwise. o is NULL where there is no gradient.
+ */
+template <typename T>
+static zonal_status meet(const stream_work *work, const columns *from, int density, float *o) {
+    for (int64_t row0 = 0; row0 < work->rows; row0 += PANEL) {
+        int64_t rows = panel_at(work->rows, row0);
+        for (int64_t col0 = density || from->foreign ? 0 : row0; col0 < from->count;
+             col0 += PANEL) {
+            tile at = {row0, from->foreign ? NO_DIAGONAL : col0, (int)panel_at(from->count, col0)};
+            ZONAL_TRY(cosines(work, from, col0, &at, rows));
+            ZONAL_TRY(visit<T>(work, from, col0, &at, rows, density, o != NULL));
+            if (o) ZONAL_TRY(gather(work, from, col0, &at, rows, o));
+        }
+    }
+    return ZONAL_OK;
+}
+
+/* Bytes of so many rows on their way: the densities' pass goes before log_s is known. */
+static size_t block_bytes(const stream_work *work, int64_t count, int with_log) {
+    return (size_t)count * ((size_t)work->ld * (work->split ? 4 : 2) + (with_log ? 8 : 0));
+}
+
+/* The rows of the rank whose block it is. */
+static columns columns_in(const stream_work *work, const void *block, int64_t count) {
+    const char *at = (const char *)block;
+    size_t part = (size_t)(count * work->ld) * 2;
+    columns rows = {at, work->split ? at + part : NULL,
+                    (const double *)(at + (work->split ? 2 : 1) * part), count, 1};
+    return rows;
+}
+
+static zonal_status copy_on(const stream_work *work, const void *to, const void *from,
+                            size_t bytes) {
+    if (bytes == 0) return ZONAL_OK;
+    return ZONAL_CUDA(
+        cudaMemcpyAsync((void *)to, from, bytes, cudaMemcpyDeviceToDevice, work->base.stream));
+}
+
+static zonal_status pack(const stream_work *work, int with_log) {
+    columns own = columns_in(work, work->block[0], work->rows);
+    size_t part = (size_t)(work->rows * work->ld) * 2;
+    ZONAL_TRY(copy_on(work, own.hi, work->hi, part));
+    if (work->split) ZONAL_TRY(copy_on(work, own.lo, work->lo, part));
+    if (!with_log) return ZONAL_OK;
+    return copy_on(work, own.log_s, work->row_sum, (size_t)work->rows * sizeof(double));
+}
+
+/* The own rows against all rows of the batch. */
+template <typename T> static zonal_status meet_all(const stream_work *work, int density, float *o) {
+    const zonal__ranks *ranks = work->base.problem.ranks;
+    int last = ranks ? ranks->communicator.ranks - 1 : 0, with_log = work->kl && !density;
+    if (last > 0) ZONAL_TRY(pack(work, with_log));
+    for (int step = 0; step <= last; step++) {
+        int64_t count = ranks ? ranks->rows[zonal__ranks_owner(ranks, step)] : work->rows;
+        columns from = {work->hi, work->lo, work->row_sum, work->rows, 0};
+        if (step > 0) from = columns_in(work, work->block[step % 2], count);
+        void *next = work->block[(step + 1) % 2];
+        size_t next_bytes = 0;
+        if (step < last) {
+            next_bytes =
+                block_bytes(work, ranks->rows[zonal__ranks_owner(ranks, step + 1)], with_log);
+            ZONAL_TRY(zonal__cuda_ranks_shift_begin(&work->base, step, work->block[step % 2],
+                                                    block_bytes(work, count, with_log), next,
+                                                    next_bytes));
+        }
+        ZONAL_TRY(meet<T>(work, &from, density, o));
+        if (step < last)
+            ZONAL_TRY(zonal__cuda_ranks_shift_end(&work->base, step, next, next_bytes));
+    }
+    return ZONAL_OK;
+}
+
+/* One pass over the tiles. */
 template <typename T>
 static zonal_status pass(const stream_work *work, const void *x, int density, double scale,
                          void *gradient) {
-    float *o = work->o ? work->o : (float *)gradient;
-    if (gradient)
+    float *o = !gradient ? NULL : work->o ? work->o : (float *)gradient;
+    if (gradient && work->rows > 0)
         ZONAL_TRY(ZONAL_CUDA(cudaMemsetAsync(o, 0, (size_t)(work->rows * work->dim) * sizeof *o,
                                              work->base.stream)));
-    for (int64_t row0 = 0; row0 < work->rows; row0 += PANEL) {
-        int64_t rows = panel_at(work, row0);
-        for (int64_t col0 = density ? 0 : row0; col0 < work->rows; col0 += PANEL) {
-            tile at = {row0, col0, (int)panel_at(work, col0)};
-            ZONAL_TRY(cosines(work, &at, rows));
-            ZONAL_TRY(visit<T>(work, &at, rows, density, gradient != NULL));
-            if (gradient) ZONAL_TRY(gather(work, &at, rows, o));
-        }
-    }
+    ZONAL_TRY(meet_all<T>(work, density, o));
     return gradient ? project_any(work, x, o, scale, gradient) : ZONAL_OK;
+}
+
+/* value = offset + factor (low + sum over all rows of (row_sum - shift)/divisor) */
+static zonal_status write_value(const stream_work *work, double shift, double divisor,
+                                const double *low, double *value) {
+    const zonal__problem *problem = &work->base.problem;
+    cudaStream_t stream = work->base.stream;
+    if (!problem->ranks) {
+        finish_value<<<1, 1024, 0, stream>>>(work->rows, work->row_sum, shift, divisor, low,
+                                             problem->offset, problem->factor, value);
+        return ZONAL_CUDA_LAUNCHED();
+    }
+    finish_value<<<1, 1024, 0, stream>>>(work->rows, work->row_sum, shift, 1, NULL, 0, 1,
+                                         work->total);
+    ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
+    ZONAL_TRY(zonal__cuda_ranks_sum(&work->base, work->total, 1));
+    close_value<<<1, 1, 0, stream>>>(work->total, divisor, low, problem->offset, problem->factor,
+                                     value);
+    return ZONAL_CUDA_LAUNCHED();
+}
+
+static zonal_status close_densities(const stream_work *work, double n) {
+    if (work->rows == 0) return ZONAL_OK;
+    kl_close<<<(unsigned)((work->rows + 255) / 256), 256, 0, work->base.stream>>>(
+        work->rows, n, work->range, work->centre, work->base.problem.keep_diagonal, work->row_top,
+        work->row_sum);
+    return ZONAL_CUDA_LAUNCHED();
 }
 
 template <typename T>
 static zonal_status run_as(stream_work *work, const void *x, double *value, void *gradient,
                            double factor) {
     const zonal__problem *problem = &work->base.problem;
-    double b = (double)work->rows, n = problem->keep_diagonal ? b : b - 1;
+    double b = (double)work->base.batch, n = problem->keep_diagonal ? b : b - 1;
     cudaStream_t stream = work->base.stream;
     ZONAL_TRY(BLAS(work->cublas->set_stream(work->blas, stream)));
     /* Setting the stream resets the workspace to cuBLAS's own pool: ours again, for graphs. */
@@ -591,19 +711,12 @@ static zonal_status run_as(stream_work *work, const void *x, double *value, void
     if (work->kl) {
         ZONAL_TRY(fill(work, -INFINITY, work->row_top));
         ZONAL_TRY(pass<T>(work, x, 1, 0, NULL));
-        kl_close<<<(unsigned)((work->rows + 255) / 256), 256, 0, stream>>>(
-            work->rows, work->range, work->centre, problem->keep_diagonal, work->row_top,
-            work->row_sum);
-        ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
+        ZONAL_TRY(close_densities(work, n));
         if (gradient) ZONAL_TRY(pass<T>(work, x, 0, factor / b, gradient));
-        finish_value<<<1, 1024, 0, stream>>>(work->rows, work->row_sum, log(n), b, NULL,
-                                             problem->offset, problem->factor, value);
-    } else {
-        ZONAL_TRY(pass<T>(work, x, 0, 2 * factor / (b * b), gradient));
-        finish_value<<<1, 1024, 0, stream>>>(work->rows, work->row_sum, 0, b * b, work->low_value,
-                                             problem->offset, problem->factor, value);
+        return write_value(work, log(n), b, NULL, value);
     }
-    return ZONAL_CUDA_LAUNCHED();
+    ZONAL_TRY(pass<T>(work, x, 0, 2 * factor / (b * b), gradient));
+    return write_value(work, 0, b * b, work->low_value, value);
 }
 
 zonal_status zonal__cuda_stream_run(zonal__work *opaque, const void *x, uint32_t step,
@@ -618,10 +731,11 @@ void zonal__cuda_stream_destroy(zonal__work *opaque) {
     stream_work *work = (stream_work *)opaque;
     if (!work) return;
     if (work->low) zonal__cuda_moments.destroy(work->low);
-    void *memory[] = {work->hi,      work->lo,      work->own_s ? work->s : NULL,
-                      work->w_hi,    work->w_lo,    work->o,
-                      work->row_sum, work->row_top, work->low_value,
-                      work->largest, work->numbers, work->workspace};
+    void *memory[] = {work->hi,       work->lo,       work->own_s ? work->s : NULL,
+                      work->w_hi,     work->w_lo,     work->o,
+                      work->row_sum,  work->row_top,  work->low_value,
+                      work->largest,  work->numbers,  work->workspace,
+                      work->block[0], work->block[1], work->total};
     for (void *block : memory) cudaFree(block);
     if (work->blas) work->cublas->destroy(work->blas);
     zonal__device_fit_fini(&work->fit);
@@ -688,6 +802,16 @@ static zonal_status build_tiles(stream_work *work) {
     return ZONAL_OK;
 }
 
+static zonal_status build_ranks(stream_work *work) {
+    const zonal__ranks *ranks = work->base.problem.ranks;
+    if (!ranks) return ZONAL_OK;
+    size_t bytes = block_bytes(work, ranks->most, work->kl);
+    for (int i = 0; i < 2; i++)
+        ZONAL_TRY(alloc(work, 1, bytes, "the other ranks' rows", &work->block[i]));
+    ZONAL_TRY(alloc(work, 1, sizeof(double), "the ranks' sum", &work->total));
+    return zonal__cuda_ranks_room(&work->base, bytes > sizeof(double) ? bytes : sizeof(double));
+}
+
 static zonal_status build(stream_work *work) {
     const zonal__problem *problem = &work->base.problem;
     const zonal__fit *fit = work->kl ? problem->log_phi : problem->psi->fit;
@@ -703,12 +827,13 @@ static zonal_status build(stream_work *work) {
                       : at_zero > -80 && at_low > at_zero - 80 ? PLAIN
                                                                : RUNNING;
         work->base_weight =
-            (float)(zonal__fit_derivative(fit, 0) * (work->kl ? 2 / (double)work->rows : 1));
+            (float)(zonal__fit_derivative(fit, 0) * (work->kl ? 2 / (double)work->base.batch : 1));
     }
     work->weight_scale = scale_for(work->kl ? 2 * largest : largest);
     ZONAL_TRY(alloc(work, work->rows * work->ld, 2, "the rows", &work->hi));
     if (work->split) ZONAL_TRY(alloc(work, work->rows * work->ld, 2, "the rows", &work->lo));
     ZONAL_TRY(build_tiles(work));
+    ZONAL_TRY(build_ranks(work));
     work->single = work->fit.float_derivative &&
                    (work->kl ? !work->split && work->range != BROAD : work->high.terms > 0);
     /* Halves hold weights down to 2^-24 of the largest, and all their bits to 2^-13 or so. */

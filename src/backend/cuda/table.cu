@@ -4,6 +4,7 @@
  */
 #include "backend/cuda/common.cuh"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/ranks.cuh"
 #include "backend/cuda/small.cuh"
 #include "backend/cuda/stream.cuh"
 
@@ -58,6 +59,7 @@ typedef struct objective_work {
     zonal__work *inner;
     double *view_value; /* [views] D of each view */
     double *row_value;  /* [rows] alignment of each sample */
+    double *all_value;  /* ranks: of all samples of all of them */
 } objective_work;
 
 /* A warp per sample. Rows of all views are normalised on the fly (raw_rows: taken as they are);
@@ -122,20 +124,32 @@ static __global__ void align_views(const In *z, int64_t rows, int64_t dim, int v
     }
 }
 
-static __global__ void write_parts(int64_t rows, int views, const double *row_value,
-                                   const double *view_value, double lambda, double gain,
-                                   double threshold, zonal_objective_parts *parts) {
+/* The sum of n doubles by one block, in a fixed order; right in thread 0. */
+__device__ inline double block_sum(int64_t n, const double *value) {
     __shared__ double part[32];
-    double sum = 0, d = 0;
-    for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) sum += row_value[i];
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += value[i];
     sum = zonal__warp_sum(sum);
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x != 0) return;
     sum = 0;
     for (unsigned i = 0; i < blockDim.x / 32; i++) sum += part[i];
+    return sum;
+}
+
+static __global__ void add_samples(int64_t rows, const double *row_value, double *sum) {
+    double all = block_sum(rows, row_value);
+    if (threadIdx.x == 0) *sum = all;
+}
+
+/* "count" are the samples of the mean, of which row_value has "rows", or one for all. */
+static __global__ void write_parts(int64_t rows, double count, int views, const double *row_value,
+                                   const double *view_value, double lambda, double gain,
+                                   double threshold, zonal_objective_parts *parts) {
+    double sum = block_sum(rows, row_value), d = 0;
+    if (threadIdx.x != 0) return;
     for (int v = 0; v < views; v++) d += view_value[v];
-    parts->invariance = sum / ((double)rows * views);
+    parts->invariance = sum / (count * views);
     parts->discrepancy = d / views;
     parts->gain = gain;
     parts->threshold = threshold;
@@ -152,11 +166,12 @@ static zonal_status align(const objective_work *work, const void *z, double fact
     const zonal__problem *problem = &work->base.problem;
     enum { WARPS = 4 };
     size_t shared = WARPS * 2 * (size_t)problem->views * sizeof(double);
+    if (problem->rows == 0) return ZONAL_OK;
     align_views<In>
         <<<(unsigned)((problem->rows + WARPS - 1) / WARPS), 32 * WARPS, shared,
            work->base.stream>>>((const In *)z, problem->rows, problem->dim, (int)problem->views,
                                 (int)problem->global_views, problem->raw_rows, problem->unit_rows,
-                                2 * factor / ((double)problem->rows * (double)problem->views),
+                                2 * factor / ((double)work->base.batch * (double)problem->views),
                                 work->row_value, (In *)gradient);
     return ZONAL_CUDA_LAUNCHED();
 }
@@ -185,9 +200,18 @@ static zonal_status run_views(zonal__work *opaque, const void *z, uint32_t step,
         ZONAL_TRY(align<float>(work, z, rest, gradient));
         break;
     }
+    int64_t rows = problem->rows;
+    const double *row_value = work->row_value;
+    if (problem->ranks) {
+        add_samples<<<1, 1024, 0, work->base.stream>>>(rows, row_value, work->all_value);
+        ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
+        ZONAL_TRY(zonal__cuda_ranks_sum(&work->base, work->all_value, 1));
+        rows = 1;
+        row_value = work->all_value;
+    }
     write_parts<<<1, 1024, 0, work->base.stream>>>(
-        problem->rows, (int)problem->views, work->row_value, work->view_value, problem->lambda,
-        problem->gain, problem->threshold, (zonal_objective_parts *)value);
+        rows, (double)work->base.batch, (int)problem->views, row_value, work->view_value,
+        problem->lambda, problem->gain, problem->threshold, (zonal_objective_parts *)value);
     return ZONAL_CUDA_LAUNCHED();
 }
 
@@ -197,6 +221,7 @@ static void destroy_views(zonal__work *opaque) {
     if (work->inner) work->table->destroy(work->inner);
     cudaFree(work->view_value);
     cudaFree(work->row_value);
+    cudaFree(work->all_value);
     zonal__cuda_base_fini(&work->base);
     zonal__free(work);
 }
@@ -216,6 +241,9 @@ static zonal_status build_views(objective_work *work) {
     ZONAL_TRY(zonal__cuda_alloc(&work->base, (size_t)inner.rows * sizeof(double),
                                 "the samples' alignment", &memory));
     work->row_value = (double *)memory;
+    ZONAL_TRY(zonal__cuda_alloc(&work->base, sizeof(double), "the alignment", &memory));
+    work->all_value = (double *)memory;
+    ZONAL_TRY(zonal__cuda_ranks_room(&work->base, sizeof(double)));
     work->base.bytes += work->table->scratch_bytes(work->inner);
     return ZONAL_OK;
 }
@@ -300,6 +328,7 @@ static const zonal__backend table = {
     &zonal__cuda_runtime,
     1u << ZONAL_PRECISION_FP32 | 1u << ZONAL_PRECISION_TF32 | 1u << ZONAL_PRECISION_BF16,
     1u << ZONAL_DTYPE_FP32 | 1u << ZONAL_DTYPE_BF16 | 1u << ZONAL_DTYPE_FP16,
+    1, /* takes ranks */
     ZONAL__SMALL_BATCH,
     {&on_its_device<&zonal__cuda_pairs>::table, &on_its_device<&zonal__cuda_kl>::table,
      &on_its_device<&zonal__cuda_moments>::table, &on_its_device<&zonal__cuda_sliced>::table, NULL,

@@ -23,12 +23,14 @@ typedef struct __align__(16) zonal__row_scale {
 }
 zonal__row_scale;
 
-/* Launches through one function, with clusters of blocks along x where "cluster" is above 1. */
+/* Launches through one function, with clusters of blocks along x where "cluster" is above 1. A grid
+ * without blocks, of a rank without rows, is nothing to do. */
 template <typename... Parameters, typename... Arguments>
 static zonal_status zonal__launch(cudaStream_t stream, dim3 grid, int block, size_t shared,
                                   int cluster, void (*kernel)(Parameters...),
                                   Arguments... arguments) {
     cudaLaunchAttribute attribute = {};
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return ZONAL_OK;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = (unsigned)cluster;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;

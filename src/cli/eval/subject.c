@@ -51,11 +51,10 @@ static zonal_status find_latest(const char *run, char out[ZONAL__TRAINING_PATH])
     ZONAL_TRY(check_is_run(run));
     status = zonal__run_folder_latest(&folder, out);
     if (status != ZONAL_IO) return status;
-    return ZONAL_FAIL(
-        ZONAL_IO,
-        "the run %s has no checkpoint yet; one is made every --checkpoint-every steps "
-        "and when training is stopped by Ctrl-C",
-        run);
+    return ZONAL_FAIL(ZONAL_IO,
+                      "the run %s has no checkpoint yet; one is made every --checkpoint-minutes, "
+                      "with every new best, and when training is stopped by Ctrl-C",
+                      run);
 }
 
 zonal_status zonal__subject_weights(const char *name, const char *checkpoint, int *is_run,

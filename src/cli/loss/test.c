@@ -10,66 +10,19 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "zonal/uniformity.h"
+#include "uniformity/options.h"
 
 typedef struct settings {
-    int64_t mc, seed, pair_limit, threads;
-    zonal__scale t;
-    double level;
-    int unit, json, quiet;
+    zonal__uniformity_settings test;
+    int json, quiet;
 } settings;
 
 static const zonal__option table[] = {
-    {.name = "mc",
-     .type = ZONAL__OPTION_INT,
-     .target = offsetof(settings, mc),
-     .initial = "0",
-     .least = 0,
-     .most = 100000000,
-     .metavar = "N",
-     .help = "also compute Monte Carlo p-values, from N simulated uniform batches"},
-    {.name = "seed",
-     .type = ZONAL__OPTION_INT,
-     .target = offsetof(settings, seed),
-     .initial = "0",
-     .least = 0,
-     .most = INFINITY,
-     .help = "seed of the simulated batches"},
-    {.name = "t",
-     .type = ZONAL__OPTION_SCALE,
-     .target = offsetof(settings, t),
-     .least = 0,
-     .most = INFINITY,
-     .rules = ZONAL__OPTION_OVER,
-     .help = "also test with the heat kernel at this time, such as 5/d"},
-    {.name = "pair-limit",
-     .type = ZONAL__OPTION_INT,
-     .target = offsetof(settings, pair_limit),
-     .initial = "20000",
-     .least = 2,
-     .most = INFINITY,
-     .metavar = "ROWS",
-     .help = "use tests of all pairs up to this many rows; beyond, only tests that are linear in "
-             "the number of rows"},
-    {.name = "level",
-     .type = ZONAL__OPTION_DOUBLE,
-     .target = offsetof(settings, level),
-     .initial = "0.01",
-     .least = 0,
-     .most = 1,
-     .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
-     .help = "level of the verdict, shared among the tests"},
-    {.name = "threads",
-     .type = ZONAL__OPTION_INT,
-     .target = offsetof(settings, threads),
-     .initial = "0",
-     .least = 0,
-     .most = 4096,
-     .help = "threads to use; 0: one for each processor"},
-    {.name = "unit",
-     .type = ZONAL__OPTION_FLAG,
-     .target = offsetof(settings, unit),
-     .help = "the rows are unit vectors: do not normalise them"},
+    {.name = "the test",
+     .type = ZONAL__OPTION_TABLE,
+     .table = zonal__uniformity_option,
+     .target = offsetof(settings, test),
+     .without = (const char *const[]){"precision", NULL}}, /* the file's */
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
      .target = offsetof(settings, json),
@@ -188,19 +141,13 @@ static zonal_status print_json(const zonal_uniformity_report *report) {
 }
 
 static zonal_status work(const settings *chosen, const char *path) {
-    zonal_uniformity_options options = {.size = sizeof options,
-                                        .monte_carlo = chosen->mc,
-                                        .seed = (uint64_t)chosen->seed,
-                                        .pair_limit = chosen->pair_limit,
-                                        .level = chosen->level,
-                                        .unit_rows = chosen->unit,
-                                        .threads = (int)chosen->threads};
+    zonal_uniformity_options options;
     zonal_uniformity_report report = ZONAL_UNIFORMITY_REPORT_INIT;
     zonal__progress progress;
     zonal__cli_rows rows;
     ZONAL_TRY(zonal__cli_load(path, ZONAL__LOAD_AS_STORED, chosen->quiet, &rows));
+    options = zonal__uniformity_settle(&chosen->test, rows.d);
     options.precision = rows.precision;
-    if (chosen->t.factor > 0) options.t = zonal__scale_value(chosen->t, rows.d);
     zonal__progress_begin(&progress, "simulating", 1000, chosen->quiet);
     options.progress = on_progress;
     options.progress_context = &progress;

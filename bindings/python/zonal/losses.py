@@ -1,0 +1,297 @@
+"""Exact uniformity losses on the sphere, and the sliced ones they replace, as PyTorch modules.
+
+    loss = zonal.losses.MMD(kernel="heat", t="5/d")        # on a batch z [B, d]
+    loss = zonal.losses.SphereJEPALoss("mmd-heat")         # on views z [V, B, d], with alignment
+    loss(z).backward()
+
+Rows need not be of unit length (SIGReg takes them as they are). MMD, KSD and KL are 1 at total collapse, and
+for uniform rows MMD and KSD are 1/B on average. Value and gradient come from one call, and backward only
+multiplies. Results are the same bit for bit every time.
+
+Keywords are the options of libzonal's losses (zonal/loss.h; zonal.losses.option_help() lists them). A number
+that goes with the dimension is a text: t="5/d".
+
+    rows                        computed in
+    float64, float32 (CPU)      their own precision
+    bfloat16, float16 (CPU)     float32
+    float32 (CUDA)              float32; precision="tf32" or "bf16" is faster
+    bfloat16 (CUDA)             float32, from and to bfloat16
+    float16 (CUDA)              float32, since a gradient in float16 underflows before it is scaled
+
+On CUDA nothing waits for the GPU. A row that is zero or not finite, which is a ValueError on the CPU, gives NaN
+there, and check() says which row it was. In a CUDA graph, call the loss once with that shape before the
+capture; graphs that hold the same loss must not be replayed at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
+
+from . import _library, _torch  # _torch first: it has a sentence where PyTorch is missing
+from ._plans import pool
+
+import torch
+
+Number = Union[float, str]
+
+__all__ = ["KL", "KSD", "MMD", "SIGReg", "SUSReg", "SphereJEPALoss", "Parts", "option_help"]
+
+
+def option_help() -> Dict[str, str]:
+    """The keywords that losses take, with a line about each.
+
+    >>> option_help()["slices"]
+    'susreg, sigreg: random directions; 1024 unless given'
+    """
+    return {name.replace("-", "_"): _library.text_of("zonal_loss_option_help", i)
+            for i, name in enumerate(_library.names("zonal_loss_option_name"))
+            if name not in ("device", "dtype")}
+
+
+class _Loss(torch.nn.Module):
+    """A method with its options; the plans are in a pool that all losses share."""
+
+    _known = staticmethod(option_help)
+
+    def __init__(self, method: str, options: Dict[str, Any]) -> None:
+        super().__init__()
+        _torch.check_method(method)
+        for name in options:
+            if name in ("device", "dtype"):
+                raise TypeError(f"{type(self).__name__} takes no {name}: it is that of the rows")
+            if name not in self._known():
+                raise TypeError(f"{type(self).__name__} has no option {name!r}; it has "
+                                f"{', '.join(self._known())}")
+        self.method = method
+        self.precision: Optional[str] = options.pop("precision", None)
+        self.threads = int(options.pop("threads", None) or 0)
+        if self.precision not in (None, "double", "fp32", "tf32", "bf16"):
+            raise ValueError(f"precision must be double, fp32, tf32 or bf16, got {self.precision!r}")
+        self.options = _library.options_text(options)
+
+    def check(self) -> None:
+        """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has met
+        a row that was zero or not finite since the last check."""
+        for made in pool.made_for(self.method, self.options):
+            made.status()
+
+    def extra_repr(self) -> str:
+        precision = f", precision={self.precision}" if self.precision else ""
+        return f"{self.method}{', ' if self.options else ''}{self.options}{precision}"
+
+
+class _Exact(_Loss):
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        z = _torch.rows_of(z, 2, self.precision)
+        value, _ = _torch.evaluate(z, None, self.method, self.options, self.precision or "", self.threads)
+        return value
+
+
+class MMD(_Exact):
+    """Maximum mean discrepancy from the uniform distribution, as its share of the value at collapse.
+
+    kernel: heat, band, induced, poisson, spectrum, or chordal (which has no gradient); its parameter is t, band,
+    scale (s^2), r or spectrum. Under band=1 and band=2 the cost is linear in the batch.
+
+    >>> loss = MMD(kernel="heat", t="5/d")
+    >>> round(loss(torch.ones(4, 16)).item(), 6)  # collapse
+    1.0
+    >>> z = torch.randn(64, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    >>> loss(z).backward()
+    >>> z.grad.shape
+    torch.Size([64, 16])
+    """
+
+    def __init__(self, kernel: str = "heat", *, t: Optional[Number] = None, band: Optional[Number] = None,
+                 scale: Optional[Number] = None, r: Optional[Number] = None,
+                 spectrum: Union[None, str, Sequence[float]] = None, **options: Any) -> None:
+        super().__init__(f"mmd-{kernel}", _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum))
+
+
+class KSD(_Exact):
+    """Kernel Stein discrepancy: as MMD, with degree l of the kernel weighted by its eigenvalue l (l + d - 2).
+
+    >>> round(KSD(kernel="band", band=2)(torch.eye(8)).item(), 6)  # orthogonal rows: 1/88
+    0.011364
+    """
+
+    def __init__(self, kernel: str = "heat", *, t: Optional[Number] = None, band: Optional[Number] = None,
+                 scale: Optional[Number] = None, r: Optional[Number] = None,
+                 spectrum: Union[None, str, Sequence[float]] = None, **options: Any) -> None:
+        super().__init__(f"ksd-{kernel}", _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum))
+
+
+class KL(_Exact):
+    """Kullback-Leibler divergence from the uniform distribution, by a leave-one-out density estimate; at least
+    three rows.
+
+    kernel: heat (t="2/d" unless given), induced, poisson or spectrum. Their parameters are those of MMD, and
+    kl_norm is "auto" or "paper".
+
+    >>> round(KL()(torch.ones(4, 16)).item(), 6)  # collapse
+    1.0
+    """
+
+    def __init__(self, kernel: str = "heat", *, t: Optional[Number] = None, scale: Optional[Number] = None,
+                 r: Optional[Number] = None, spectrum: Union[None, str, Sequence[float]] = None,
+                 **options: Any) -> None:
+        super().__init__(f"kl-{kernel}", _given(options, t=t, scale=scale, r=r, spectrum=spectrum))
+
+
+def _given(options: Dict[str, Any], **named: Any) -> Dict[str, Any]:
+    return {**{name: value for name, value in named.items() if value is not None}, **options}
+
+
+# ---- sliced losses -------------------------------------------------------------------------------
+
+
+class _Stepped(_Loss):
+    """A loss whose directions are drawn anew for each step. The counter advances in training mode alone. It is
+    part of the state_dict, and stays on the CPU wherever the module goes: reading it must not wait for a GPU."""
+
+    def __init__(self, method: str, options: Dict[str, Any]) -> None:
+        super().__init__(method, options)
+        self._step = torch.zeros((), dtype=torch.int64) if method in ("susreg", "sigreg") else None
+
+    @property
+    def step(self) -> int:
+        """The step whose directions the next call draws."""
+        return 0 if self._step is None else int(self._step)
+
+    @step.setter
+    def step(self, step: int) -> None:
+        if self._step is not None:
+            self._step.fill_(step)
+
+    def _evaluate(self, z: torch.Tensor, global_views: int) -> Any:
+        step = self._step
+        if step is not None and self.training and _torch.is_capturing(z):
+            raise RuntimeError(f"{self.method} draws new directions at each step, and a captured CUDA graph would "
+                               "repeat those of its capture: leave the loss out of the graph, or call eval() on it")
+        result = _torch.evaluate(z, step, self.method, self.options, self.precision or "", self.threads,
+                                 global_views)
+        if step is not None and self.training:
+            step.add_(1)
+        return result
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """A counter of its own: multiprocessing would share the tensor between processes."""
+        return {**self.__dict__, "_step": None if self._step is None else self._step.clone()}
+
+    def get_extra_state(self) -> torch.Tensor:
+        return torch.zeros((), dtype=torch.int64) if self._step is None else self._step.clone()
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        self.step = int(state)
+
+
+class _Sliced(_Stepped):
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        value, _ = self._evaluate(_torch.rows_of(z, 2, self.precision), 0)
+        return value  # type: ignore[no-any-return]
+
+
+class SUSReg(_Sliced):
+    """Epps-Pulley's test against the sphere's marginal along random directions: the noisy estimate of MMD under the
+    induced kernel. Directions follow from seed and step.
+
+    >>> loss = SUSReg(slices=256, seed=1)
+    >>> z = torch.randn(64, 16, generator=torch.Generator().manual_seed(0))
+    >>> first, second = loss(z), loss(z)
+    >>> bool(first != second), loss.step
+    (True, 2)
+    """
+
+    def __init__(self, *, slices: Optional[int] = None, seed: Optional[int] = None, **options: Any) -> None:
+        super().__init__("susreg", _given(options, slices=slices, seed=seed))
+
+
+class SIGReg(_Sliced):
+    """LeJEPA's loss: rows as they are, against N(0, 1), along random directions; multiplied by B.
+
+    >>> loss = SIGReg(slices=256).eval()
+    >>> z = torch.randn(64, 16, generator=torch.Generator().manual_seed(0))
+    >>> bool(loss(z) == loss(z)), loss.step  # in evaluation mode directions stay
+    (True, 0)
+    """
+
+    def __init__(self, *, slices: Optional[int] = None, seed: Optional[int] = None, **options: Any) -> None:
+        super().__init__("sigreg", _given(options, slices=slices, seed=seed))
+
+
+# ---- the objective -------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """What the last call of SphereJEPALoss found, in float64 on the device of the views."""
+
+    total: torch.Tensor
+    invariance: torch.Tensor  # mean of |x_nv - mu_n|^2
+    discrepancy: torch.Tensor  # mean over views of D
+    gain: torch.Tensor  # the factor of the discrepancy
+    threshold: torch.Tensor  # of the gain, below which training collapses; 0: not known for this method
+    margin: torch.Tensor  # gain / threshold; 0: not known
+
+
+class SphereJEPALoss(_Stepped):
+    """Alignment of views plus uniformity of each, the training objective of SPHERE-JEPA:
+
+        L = (1 - lam) mean |x_nv - mu_n|^2 + lam gain mean over v of D(z_v)
+
+    with x = z/|z| and mu_n the mean over the first `global_views` views of sample n.
+
+    method: mmd-heat, mmd-band, ksd-heat, kl-heat, susreg ...; lam: 0.05 (KL: 0.5) unless given; gain: "auto",
+    "batch", "unit" or a number, or instead of it margin= or selectivity=. All options of the loss are keywords.
+
+    Views are a tensor [V, B, d] or a list of V tensors [B, d], global ones first: crops of any size, as long as
+    every view has a row for every sample. Samples without some view have no place in the equation.
+
+    >>> loss = SphereJEPALoss("mmd-heat", lam=0.05, gain="auto", global_views=2)
+    >>> z = torch.randn(2, 64, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    >>> loss(z).backward()
+    >>> bool(loss.parts.invariance > 0), float(loss.parts.gain)
+    (True, 64.0)
+    """
+
+    def __init__(self, method: str = "mmd-heat", lam: Optional[float] = None, gain: Number = "auto",
+                 global_views: int = 2, *, margin: Optional[float] = None, selectivity: Optional[float] = None,
+                 **options: Any) -> None:
+        super().__init__(method, options)
+        if gain == "auto" and (margin is not None or selectivity is not None):
+            gain_option: Optional[Number] = None
+        else:
+            gain_option = gain
+        own = {"lambda": lam, "gain": gain_option, "margin": margin, "selectivity": selectivity}
+        self.options = ",".join(filter(None, [self.options, _library.options_text(own)]))
+        self.global_views = int(global_views)
+        self._parts: Optional[torch.Tensor] = None
+
+    def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:
+        if not isinstance(views, torch.Tensor):
+            views = _stacked(views)
+        value, self._parts = self._evaluate(_torch.rows_of(views, 3, self.precision), self.global_views)
+        return value  # type: ignore[no-any-return]
+
+    @property
+    def parts(self) -> Parts:
+        """Of the last call; nothing waits for the GPU until a number is looked at."""
+        if self._parts is None:
+            raise RuntimeError("SphereJEPALoss.parts are those of the last call, and there has been none")
+        total, invariance, discrepancy, gain, threshold = self._parts.unbind()
+        margin = torch.where(threshold > 0, gain / threshold, torch.zeros_like(gain))
+        return Parts(total, invariance, discrepancy, gain, threshold, margin)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**super().__getstate__(), "_parts": None}
+
+
+def _stacked(views: Sequence[torch.Tensor]) -> torch.Tensor:
+    views = list(views)
+    if not views or not all(isinstance(view, torch.Tensor) for view in views):
+        raise TypeError("SphereJEPALoss takes a tensor [V, B, d] or a list of tensors [B, d]")
+    for view in views[1:]:
+        for what in ("shape", "dtype", "device"):
+            if getattr(view, what) != getattr(views[0], what):
+                raise ValueError(f"all views must have one {what}, since every sample has a row in every view: "
+                                 f"got {getattr(views[0], what)} and {getattr(view, what)}")
+    return torch.stack(views)
