@@ -64,6 +64,32 @@ for kind in KINDS:
         assert lines == [f"{r} of 3, local {r}, {kind}" for r in range(3)] + ["done"], job.text()
 
 
+# ---- devices, with the NCCL that does nothing ----
+
+for kind in KINDS:
+    check_done(f"{kind}: ranks with a device each take NCCL", tool(kind, 2, "device", "own"))
+    job = launcher.Job(kind, 3, [TOOL, "device", "--rank-timeout", "2", "hang", "1:asleep"])
+    if kind == "tcp":  # nobody else ends the one that sleeps
+        job.processes[0].wait(20), job.processes[2].wait(20)
+        job.processes[1].kill()
+    check_failed(f"{kind}: one rank does not come to NCCL's call", job.wait(20), 1,
+                 "rank 1 of 3 has not answered for 2 s: stuck, stopped or cut off; start the job again, or give "
+                 "ranks more time with --rank-timeout")
+check_done("tcp: ranks that share a device do not take NCCL", tool("tcp", 2, "device", "shared"))
+check_failed("tcp: work that never ends", launcher.run("tcp", 2, [TOOL, "device", "--rank-timeout", "2", "hang"]), 1,
+             "all ranks answer, but wait for each other in different calls: this is a fault of the program")
+
+
+@case("mpi: the example, a plan with an MPI of the caller's own")
+def _():
+    if "mpi" not in KINDS:
+        return
+    example = os.path.join(os.path.dirname(TOOL), "example_mpi")
+    texts = [launcher.run("mpi", ranks, [example]).text() for ranks in (1, 3)]
+    assert texts[0].startswith("1000 rows on 1 ranks: 0."), texts
+    assert texts[1] == texts[0].replace("on 1 ranks", "on 3 ranks"), texts
+
+
 # ---- how ranks find each other ----
 
 def by_hand(rank, ranks, *words, seconds=20, **variables):

@@ -15,6 +15,7 @@
 
 #include "core/memory.h"
 #include "dist/job.h"
+#include "nccl_device.h"
 
 typedef struct settings {
     zonal__job_options ranks;
@@ -238,11 +239,30 @@ static zonal_status work(state *j) {
     return ZONAL_OK;
 }
 
+/* A device of NCCL's for each rank ("own") or one for all ("shared"); "hang": its work never ends,
+ * and one rank (RANK:asleep) does not even wait for it. */
+static zonal_status device(state *j) {
+    const zonal_communicator *c, *again;
+    const zonal__device *d = nccl_device();
+    char id[32];
+    int own = strcmp(j->word[0], "shared") != 0;
+    snprintf(id, sizeof id, "bus %d", own ? zonal__job_rank(j->job) : 7);
+    nccl_device_id = id;
+    ZONAL_TRY(zonal__job_on(j->job, d, &c));
+    EXPECT(c && c->on_device == own && c->ranks == zonal__job_count(j->job));
+    ZONAL_TRY(zonal__job_on(j->job, d, &again));
+    EXPECT(again == c);
+    ZONAL_TRY(zonal__job_wait(j->job, d, NULL));
+    if (own_word(j, 1)) sleep(60);
+    nccl_device_done = strcmp(j->word[0], "hang") != 0;
+    return zonal__job_wait(j->job, d, NULL);
+}
+
 static const struct {
     const char *name;
     zonal_status (*run)(state *j);
-} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same}, {"text", text},
-             {"describe", describe},       {"work", work}};
+} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same},    {"text", text},
+             {"describe", describe},       {"work", work}, {"device", device}};
 
 static int speak(const state *j, zonal_status status) {
     if (status == ZONAL_OK) return 0;
