@@ -1,5 +1,6 @@
 #include "dist/job.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 struct zonal__job {
     zonal__transport *transport; /* NULL: alone */
     double timeout;
+    double shown;    /* when this rank last showed life */
     double *numbers; /* [ranks]: what gather_numbers has heard */
     /* What zonal__job_on has found for a device; NULL: not asked yet. */
     const zonal__device *device;
@@ -202,6 +204,15 @@ zonal_status zonal__job_any(zonal__job *job, int flag, int *any) {
     return ZONAL_OK;
 }
 
+void zonal__job_alive(zonal__job *job) {
+    double now = zonal__clock();
+    if (!transport_of(job) || job->transport->lost ||
+        now - job->shown < zonal__transport_grace(job->timeout) / 2)
+        return;
+    job->shown = now;
+    job->transport->show_life(job->transport);
+}
+
 /* Rank 0's bytes on all ranks, with a zero behind them. */
 static zonal_status spread_bytes(zonal__job *job, const void *bytes, int64_t count, char **out,
                                  int64_t *got) {
@@ -311,7 +322,8 @@ static zonal_status poll_event(zonal__job *job, const zonal__device *device, voi
     while (waited < job->timeout) {
         ZONAL_TRY(zonal__device_event_done(device, event, &done));
         if (done) return ZONAL_OK;
-        waited = zonal__clock() - begun;
+        waited = zonal__clock() -
+                 fmax(begun, waited > 1 ? job->transport->last_life(job->transport) : 0);
         if (waited > 1e-3) {
             zonal_status status = zonal__nccl_check(job->nccl);
             if (status != ZONAL_OK) break;
