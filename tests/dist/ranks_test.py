@@ -12,6 +12,9 @@ import launcher
 from harness import case, finish, report, skip
 
 TOOL = os.path.abspath(sys.argv[1])
+# The NCCL that does nothing, before any other.
+FAKE = os.path.join(os.path.dirname(TOOL), "fake_nccl")
+os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (FAKE, os.environ.get("LD_LIBRARY_PATH"))))
 KINDS = ["tcp"] + (["mpi"] if launcher.has_mpi(TOOL) else [])
 if "mpi" not in KINDS:
     skip("ranks over MPI", "built without MPI, or no mpirun")

@@ -81,8 +81,8 @@ def run_package_tests(python, scratch, *pattern, **extra):
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("PYTHONPATH", "ZONAL_LIBRARY"):
         variables.pop(name, None)
-    done = subprocess.run([python, TESTS, *pattern], cwd=scratch, env={**variables, **extra}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True)
+    done = subprocess.run([python, TESTS, *pattern], cwd=scratch, env={**variables, **extra},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     print(done.stdout)
     counts = COUNTS.findall(done.stdout)
     ended = counts and done.returncode in (0, 1)
@@ -119,7 +119,8 @@ def test_wheel(scratch):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         if "slow" in sys.argv:  # those of test_bench.py and test_modules.py
-            run_package_tests(sys.executable, scratch, "test_[bm]*.py", ZONAL_SLOW_TESTS="1", **on_the_sources())
+            run_package_tests(sys.executable, scratch, "test_[bm]*.py", **on_the_sources(),
+                              ZONAL_SLOW_TESTS="1")
         else:
             test_wheel(scratch)
     finish()
