@@ -261,6 +261,10 @@ const zonal__option zonal__train_table[] = {
     WORD("data-location", data_location, data_locations, "auto",
          "CUDA: where the images lie: on the device, or on the host, copied step by step"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
+    FLAG("sync-norm", sync_norm, "yes",
+         "several ranks: batch norms see the images of all of them, as those of one rank do"),
+    NUMBER("bucket-size", bucket_size, "25", 0.001, 4096, 0,
+           "several ranks: MiB of gradients that are added up at a time"),
     WHOLE("seed", seed, "0", 0, INFINITY, "seed of weights, order, views and sliced losses"),
     WHOLE("threads", threads, "0", 0, 4096, "threads to use; 0: one for each processor"),
     WHOLE("workers", workers, "0", 0, 256, "threads that read images; 0: one for each processor"),
@@ -286,7 +290,9 @@ const zonal__option zonal__train_table[] = {
      .rules = LINE,
      .help = "--resume: what to do if images were added, removed or replaced since"},
     TEXT("autotune-cache", autotune_cache, NULL, "FILE", LINE,
-         "CUDA: use another run's autotuning cache, for the same bits as that run's"),
+         "CUDA: another run's autotuning cache, for the same bits as that run's; none: measure "
+         "anew"),
+    {.name = "the ranks", .type = ZONAL__OPTION_TABLE, AT(job), .table = zonal__job_option},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
      AT(quiet),
@@ -332,8 +338,9 @@ const zonal__option_layout zonal__train_layout = {most_used, groups};
 
 int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {
-        "quiet", "resume",      "log-every", "checkpoint-every", "checkpoint-minutes", "threads",
-        "keep",  "on-collapse", "workers",   "tensorboard",      "changed-data"};
+        "quiet",        "resume",      "log-every",   "checkpoint-every", "checkpoint-minutes",
+        "threads",      "keep",        "on-collapse", "workers",          "tensorboard",
+        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;

@@ -7,6 +7,7 @@
 
 #include "data/augmentation.h"
 #include "data/source_options.h"
+#include "dist/job.h"
 #include "loss/options.h"
 
 /* Numbers that a word stands for, in the order of the words. */
@@ -52,6 +53,8 @@ typedef struct zonal__train_settings {
     int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
     const char *device;
     int precision, data_location, graph;
+    int sync_norm;
+    double bucket_size; /* MiB */
     /* watching */
     int64_t log_every, checkpoint_every, keep;
     double checkpoint_minutes;
@@ -63,6 +66,7 @@ typedef struct zonal__train_settings {
     /* this run's own: not in its configuration */
     const char *out, *resume, *config, *autotune_cache;
     int changed_data;
+    zonal__job_options job;
     int quiet, dump_config; /* the program's */
 } zonal__train_settings;
 

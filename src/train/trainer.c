@@ -7,6 +7,7 @@
 #include "core/bf16.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "dist/job.h"
 #include "loss/objective.h"
 #include "nn/network.h"
 #include "train/trainer_state.h"
@@ -43,9 +44,9 @@ static void take_share(zonal__trainer *t) {
     const zonal_communicator *c = t->options.communicator;
     zonal__loader_options *loader = &t->options.loader;
     int64_t of = t->options.micro_batch > 0 ? t->options.micro_batch : loader->batch;
-    int64_t first = c ? of * c->rank / c->ranks : 0;
-    int64_t end = c ? of * (c->rank + 1) / c->ranks : of;
-    loader->share = (zonal__share){.of = of, .first = first, .count = end - first};
+    loader->share.of = of;
+    zonal__job_share(of, c ? c->ranks : 1, c ? c->rank : 0, &loader->share.first,
+                     &loader->share.count);
     t->micro = loader->share.count;
     t->rows = loader->batch / of * t->micro;
 }
@@ -346,6 +347,10 @@ void zonal__trainer_destroy(zonal__trainer *t) {
     zonal__free(t->wide_gradients);
     if (!is_host(t)) drop_launch(t);
     zonal__free(t);
+}
+
+void *zonal__trainer_stream(const zonal__trainer *t) {
+    return t->launch.stream;
 }
 
 int64_t zonal__trainer_steps_done(const zonal__trainer *t) {

@@ -108,6 +108,8 @@ int64_t zonal__trainer_steps_per_epoch(const zonal__trainer *trainer); /* fixed_
 int zonal__trainer_views(const zonal__trainer *trainer);
 /* Images of a step: this rank's. */
 int64_t zonal__trainer_rows(const zonal__trainer *trainer);
+/* On which its steps are put; NULL on the host. */
+void *zonal__trainer_stream(const zonal__trainer *trainer);
 
 /* The network as the steps so far have made it: to be looked at, or run forward, between steps. On
  * CUDA waits for the steps under way, so that any stream may read it. */

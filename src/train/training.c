@@ -125,7 +125,9 @@ int zonal__training_gains_by_bf16(const zonal__training *t) {
 
 static zonal_status settle_device(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
-    ZONAL_TRY(zonal__device_choose(s->device, &t->device));
+    char name[ZONAL_DEVICE_NAME];
+    ZONAL_TRY(zonal__job_device_name(t->job, s->device, name)); /* each rank has one of its own */
+    ZONAL_TRY(zonal__device_open(name, &t->device));
     if (strcmp(s->device, "auto") == 0) settle_text(t, "device", t->device->name);
     s->device = t->device->name;
     if (s->precision == ZONAL__PRECISION_AUTO)
@@ -389,6 +391,8 @@ zonal_status zonal__training_open(zonal__training *t) {
                                           .zero_init_residual = s->zero_init_residual,
                                           .micro_batch = s->micro_batch,
                                           .no_graph = !s->graph,
+                                          .own_norms = !s->sync_norm,
+                                          .bucket_size = (size_t)(s->bucket_size * (1 << 20)),
                                           .threads = (int)s->threads};
     ZONAL_TRY(zonal__training_open_views(t));
     ZONAL_TRY(zonal__training_check_views(t));

@@ -19,6 +19,7 @@
 #define ZONAL_TRAIN_TRAINING_H
 
 #include "core/config.h"
+#include "dist/job.h"
 #include "train/data_record.h"
 #include "train/online.h"
 #include "train/options.h"
@@ -36,6 +37,9 @@ typedef struct zonal__training {
     zonal__config *config;       /* NULL: no file was read */
     zonal__training_text *texts; /* those of zonal__training_set, the last first */
 
+    /* The ranks that train together, each with a training of the same settings; NULL: one. Set
+     * before anything is opened, and closed after the training. */
+    zonal__job *job;
     const zonal__device *device; /* set by zonal__training_open */
     zonal__source *source;
     zonal__augmentation
@@ -119,6 +123,12 @@ zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_c
  * or the whole of it; a texture always whole. */
 void zonal__training_eval_augmentation(const zonal__training *training,
                                        zonal__augmentation *augmentation);
+
+/* Whether this rank writes the run folder, evaluates and tells: rank 0. */
+int zonal__training_leads(const zonal__training *training);
+
+/* Collective: refuses ranks whose settings or images differ, by the first that does. */
+zonal_status zonal__training_agree(const zonal__training *training);
 
 void zonal__training_close(zonal__training *training);
 

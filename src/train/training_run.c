@@ -25,13 +25,40 @@ static void mark(zonal__training_work *w) {
 
 /* ---- after a step ---------------------------------------------------------------------------- */
 
+/* Waits for the steps under way, no longer than ranks have to answer: a lost one would leave the
+ * device waiting for it. */
+static zonal_status wait_for_steps(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    if (!w->trainer || zonal__device_is_host(t->device)) return ZONAL_OK;
+    return zonal__job_wait(t->job, t->device, zonal__trainer_stream(w->trainer));
+}
+
+/* The projections of the first view, of all ranks' images. */
+static zonal_status read_first_view(zonal__training_work *w) {
+    const zonal_communicator *c = zonal__job_host(w->training->job);
+    const zonal__trainer_options *o = &w->training->trainer;
+    int64_t of = o->micro_batch > 0 ? o->micro_batch : o->loader.batch, *bytes;
+    int64_t row = zonal__trainer_model(w->trainer)->graph.projection_dim * (int64_t)sizeof(float);
+    zonal_status status = zonal__trainer_projections(w->trainer, w->projections);
+    if (!c) return status;
+    if (status == ZONAL_OK) status = ZONAL_NEW(&bytes, c->ranks, "the ranks");
+    ZONAL_TRY(zonal__job_all(w->training->job, status));
+    for (int r = 0; r < c->ranks; r++) {
+        int64_t first;
+        zonal__job_share(of, c->ranks, r, &first, &bytes[r]);
+        bytes[r] *= o->loader.batch / of * row;
+    }
+    status = c->all_gather(c->context, w->projections, w->first_view, bytes, NULL);
+    zonal__free(bytes);
+    return status;
+}
+
 static zonal_status read_monitor(zonal__training_work *w, const zonal__metrics *metrics,
                                  zonal__monitor *monitor) {
     const zonal__training *t = w->training;
-    ZONAL_TRY(zonal__trainer_projections(w->trainer, w->projections));
-    ZONAL_TRY(zonal__monitor_read(t->settings.batch,
-                                  zonal__trainer_model(w->trainer)->graph.projection_dim,
-                                  w->projections, (int)t->settings.threads, monitor));
+    ZONAL_TRY(zonal__monitor_read(
+        t->settings.batch, zonal__trainer_model(w->trainer)->graph.projection_dim,
+        w->first_view ? w->first_view : w->projections, (int)t->settings.threads, monitor));
     if (t->trainer.objective.loss.discrepancy !=
         ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
         zonal__monitor_read_alignment(metrics->loss.invariance, t->weight.k, monitor);
@@ -48,14 +75,13 @@ static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
     return ZONAL_OK;
 }
 
-static zonal_status log_step(zonal__training_work *w) {
+static zonal_status write_step(zonal__training_work *w, const zonal__metrics *metrics) {
     const zonal__training *t = w->training;
     int64_t step = zonal__trainer_steps_done(w->trainer);
-    zonal__step_line line = {.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
+    zonal__step_line line = {
+        .step = step, .epoch = (double)step / (double)t->steps_per_epoch, .metrics = *metrics};
     zonal__monitor monitor;
-    double now;
-    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &line.metrics));
-    now = zonal__training_now();
+    double now = zonal__training_now();
     line.seconds = now - w->began;
     line.images_per_second =
         (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
@@ -67,6 +93,15 @@ static zonal_status log_step(zonal__training_work *w) {
     ZONAL__TELL(w, logged, &line, &monitor);
     mark(w);
     return watch_collapse(w, step, &monitor);
+}
+
+static zonal_status log_step(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    zonal__metrics metrics;
+    ZONAL_TRY(wait_for_steps(w));
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics));
+    ZONAL_TRY(read_first_view(w));
+    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &metrics) : ZONAL_OK);
 }
 
 static zonal_status evaluate(zonal__training_work *w) {
@@ -91,11 +126,8 @@ static zonal_status judge(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
-static zonal_status save(zonal__training_work *w) {
-    double start;
-    zonal__metrics metrics;
-    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
-    start = zonal__training_now();
+static zonal_status write_checkpoint(zonal__training_work *w) {
+    double start = zonal__training_now();
     ZONAL_TRY(zonal__run_folder_save(&w->folder, w->trainer, w->score));
     w->saved = zonal__training_now();
     zonal__estimate_saved(&w->estimate, w->saved - start);
@@ -104,22 +136,37 @@ static zonal_status save(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
+static zonal_status save(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    zonal__metrics metrics;
+    ZONAL_TRY(wait_for_steps(w));
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
+    return zonal__job_all(t->job, zonal__training_leads(t) ? write_checkpoint(w) : ZONAL_OK);
+}
+
 static int is_time(const zonal__training_work *w) {
     return w->cadence.checkpoint_every == 0 &&
            zonal__training_now() - w->saved >= 60 * w->training->settings.checkpoint_minutes;
 }
 
+static int wants_checkpoint(const zonal__training_work *w) {
+    return zonal__training_leads(w->training) && (w->score > w->folder.best || is_time(w));
+}
+
 /* Whether to stop is asked once, after all that takes long and before the checkpoint: an end never
- * goes without one. */
+ * goes without one. Any rank may have been asked to, and rank 0 knows score and clock. */
 static zonal_status after_step(zonal__training_work *w, int *stopping) {
-    int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer));
+    const zonal__training *t = w->training;
+    int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), wanted = 0;
     w->score = NAN;
     if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
-    if (due & ZONAL__DUE_EVAL) ZONAL_TRY(judge(w));
-    *stopping = w->events.stop && w->events.stop(w->events.context);
-    if (due & ZONAL__DUE_CHECKPOINT || *stopping || w->score > w->folder.best || is_time(w))
-        return save(w);
-    return zonal__run_folder_status(&w->folder); /* a full disk is told at once */
+    if (due & ZONAL__DUE_EVAL)
+        ZONAL_TRY(zonal__job_all(t->job, zonal__training_leads(t) ? judge(w) : ZONAL_OK));
+    ZONAL_TRY(
+        zonal__job_any(t->job, w->events.stop && w->events.stop(w->events.context), stopping));
+    if (due & ZONAL__DUE_EVAL || w->cadence.checkpoint_every == 0)
+        ZONAL_TRY(zonal__job_any(t->job, wants_checkpoint(w), &wanted));
+    return due & ZONAL__DUE_CHECKPOINT || *stopping || wanted ? save(w) : ZONAL_OK;
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
@@ -169,7 +216,18 @@ static void tell_estimate(zonal__training_work *w, int64_t step) {
         ZONAL__TELL(w, estimated, &estimated, w->estimate.total - w->estimate.first);
 }
 
+/* What can fail before a step on one rank alone; a full disk is told at once. */
+static zonal_status fetch(zonal__training_work *w) {
+    if (zonal__training_leads(w->training)) ZONAL_TRY(zonal__run_folder_status(&w->folder));
+    return zonal__trainer_fetch(w->trainer);
+}
+
+static zonal_status finish_folder(zonal__training_work *w) {
+    return zonal__training_leads(w->training) ? zonal__run_folder_finish(&w->folder) : ZONAL_OK;
+}
+
 static zonal_status make_steps(zonal__training_work *w) {
+    zonal__job *job = w->training->job;
     int64_t step = zonal__trainer_steps_done(w->trainer);
     int stopping = 0;
     w->loss_sum = w->folder.loss_sum;
@@ -182,16 +240,37 @@ static zonal_status make_steps(zonal__training_work *w) {
     begin_estimate(w);
     ZONAL__TELL(w, progressed, step);
     while (step < w->cadence.total && !stopping) {
+        ZONAL_TRY(zonal__job_all(job, fetch(w)));
         ZONAL_TRY(zonal__trainer_step(w->trainer));
         step = zonal__trainer_steps_done(w->trainer);
         tell_estimate(w, step);
         ZONAL_TRY(after_step(w, &stopping));
         ZONAL__TELL(w, progressed, step);
     }
-    return zonal__run_folder_finish(&w->folder);
+    return zonal__job_all(job, finish_folder(w));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
+
+/* What a failure has left. Of several ranks any may have to say it. */
+static zonal_status name_checkpoint(zonal__training_work *w, zonal_status status) {
+    zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+    zonal__run_folder folder = {.lock = -1};
+    char latest[ZONAL__RUN_FOLDER_PATH];
+    if (w->run) {
+        (void)finish_folder(w);
+        snprintf(folder.path, sizeof folder.path, "%s", w->run);
+        if (zonal__run_folder_latest(&folder, latest) != ZONAL_OK)
+            return ZONAL_FAIL(status, "%.400s; the run is %.250s", inner.message, w->run);
+        return ZONAL_FAIL(status,
+                          "%.300s; the last checkpoint is %.250s: zonal train --resume %.150s goes "
+                          "on from it",
+                          inner.message, latest, w->run);
+    }
+    if (status != ZONAL_NUMERIC) return status;
+    return ZONAL_FAIL(status, "%.400s; the last checkpoint of %.400s is intact", inner.message,
+                      w->folder.path);
+}
 
 static zonal_status work(zonal__training_work *w) {
     zonal_status status;
@@ -199,12 +278,7 @@ static zonal_status work(zonal__training_work *w) {
     ZONAL__TELL(w, ready, w->training);
     status = zonal__training_begin(w);
     if (status == ZONAL_OK) status = make_steps(w);
-    if (status == ZONAL_NUMERIC) {
-        zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
-        return ZONAL_FAIL(status, "%.400s; the last checkpoint of %.400s is intact", inner.message,
-                          w->folder.path);
-    }
-    return status;
+    return status == ZONAL_OK ? status : name_checkpoint(w, status);
 }
 
 static void fill_result(const zonal__training_work *w, zonal__training_result *result) {
@@ -225,6 +299,7 @@ zonal_status zonal__training_run(zonal__training *t, const zonal__training_event
     w.resume = (zonal__resume){.training = t, .folder = &w.folder};
     status = work(&w);
     failure = *zonal_last_error();
+    if (status != ZONAL_OK) (void)wait_for_steps(&w); /* before what they work on is released */
     if (result) fill_result(&w, result);
     zonal__training_work_fini(&w);
     /* What is released may record failures of its own, and this one is the reason. */

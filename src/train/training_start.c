@@ -6,9 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "nn/weights.h"
+#include "train/algorithms.h"
+#include "train/checkpoint.h"
 #include "train/training_work.h"
 
 double zonal__training_now(void) {
@@ -19,33 +20,21 @@ double zonal__training_now(void) {
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
-/* The algorithms that the run was begun with, where the device measures which is the fastest, so
- * that going on computes the same bits. */
-static zonal_status use_autotune_cache(zonal__training_work *w, int write) {
-    const zonal__device *device = w->training->device;
-    const zonal__training_tables *tables;
-    char path[ZONAL__RUN_FOLDER_PATH];
-    if (!zonal__device_autotunes(device)) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_training(device, &tables));
-    ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", path));
-    return write ? tables->autotune_write(device, path) : tables->autotune_read(device, path);
+static zonal_status take_algorithms(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    char own[ZONAL__RUN_FOLDER_PATH];
+    int resumed = t->settings.resume && zonal__training_leads(t);
+    if (resumed) ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", own));
+    return zonal__algorithms_take(t->device, resumed ? own : NULL, t->settings.autotune_cache);
 }
 
-/* Algorithms that a run is to have in common with another one. */
-static zonal_status take_autotune_cache(const zonal__training_work *w) {
-    const char *file = w->training->settings.autotune_cache;
-    const zonal__training_tables *tables;
-    if (!file) return ZONAL_OK;
-    if (!zonal__device_autotunes(w->training->device))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--autotune-cache %s is CUDA's, and this run is on the "
-                          "processor; leave it out, or use --device cuda",
-                          file);
-    if (access(file, R_OK) != 0)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read the autotuning cache %s: %s", file,
-                          strerror(errno));
-    ZONAL_TRY(zonal__device_training(w->training->device, &tables));
-    return tables->autotune_read(w->training->device, file);
+/* What a resumed run has is not this user's choice for new ones. */
+static zonal_status keep_algorithms(zonal__training_work *w) {
+    const zonal__train_settings *s = &w->training->settings;
+    char own[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", own));
+    return zonal__algorithms_keep(w->training->device, own,
+                                  s->resume ? s->resume : s->autotune_cache);
 }
 
 /* ---- the first weights ----------------------------------------------------------------------- */
@@ -96,38 +85,54 @@ static zonal_status load_first(const char *path, zonal__trainer *trainer,
 
 static zonal_status open_folder(zonal__training_work *w) {
     const zonal__train_settings *s = &w->training->settings;
+    if (!zonal__training_leads(w->training))
+        return s->resume ? zonal__resume_check_settings(w->training) : ZONAL_OK;
     if (!s->resume) return s->out ? zonal__run_folder_check(s->out) : ZONAL_OK;
     ZONAL_TRY(zonal__resume_check_settings(w->training));
     ZONAL_TRY(zonal__run_folder_open(s->resume, s->keep, &w->folder));
     return zonal__resume_check(&w->resume);
 }
 
-static zonal_status make_trainer(zonal__training_work *w) {
-    zonal__training *t = w->training;
-    const zonal__train_settings *s = &t->settings;
-    int64_t rows = (s->views + s->local_views) * s->batch;
-    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &w->configuration));
-    t->trainer.configuration = w->configuration;
-    ZONAL_TRY(zonal__trainer_create(&t->trainer, &w->trainer));
-    if (s->init && !s->resume) ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
-    return ZONAL_NEW(&w->projections, rows * zonal__trainer_model(w->trainer)->graph.projection_dim,
-                     "the projections for the monitor");
-}
-
-zonal_status zonal__training_prepare(zonal__training_work *w) {
+/* What comes before the trainer, of which each rank can fail alone. */
+static zonal_status open_all(zonal__training_work *w) {
     zonal__training *t = w->training;
     ZONAL_TRY(open_folder(w));
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
-    if (t->settings.resume) ZONAL_TRY(use_autotune_cache(w, 0));
-    ZONAL_TRY(take_autotune_cache(w));
-    return make_trainer(w);
+    ZONAL_TRY(take_algorithms(w));
+    ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &w->configuration));
+    t->trainer.configuration = w->configuration;
+    return ZONAL_OK;
+}
+
+/* And what comes after it. */
+static zonal_status finish_trainer(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    const zonal__train_settings *s = &t->settings;
+    int64_t dim = zonal__trainer_model(w->trainer)->graph.projection_dim;
+    int64_t rows = zonal__trainer_views(w->trainer) * zonal__trainer_rows(w->trainer);
+    if (s->init && !s->resume && zonal__training_leads(t))
+        ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
+    ZONAL_TRY(ZONAL_NEW(&w->projections, rows * dim, "the projections for the monitor"));
+    if (zonal__job_count(t->job) == 1) return ZONAL_OK;
+    return ZONAL_NEW(&w->first_view, s->batch * dim, "the projections for the monitor");
+}
+
+zonal_status zonal__training_prepare(zonal__training_work *w) {
+    zonal__training *t = w->training;
+    ZONAL_TRY(zonal__job_all(t->job, open_all(w)));
+    ZONAL_TRY(zonal__training_agree(t));
+    ZONAL_TRY(zonal__job_on(t->job, t->device, &t->trainer.communicator));
+    ZONAL_TRY(zonal__trainer_create(&t->trainer, &w->trainer));
+    return zonal__job_all(t->job, finish_trainer(w));
 }
 
 void zonal__training_work_fini(zonal__training_work *w) {
     zonal__run_folder_close(&w->folder);
     zonal__trainer_destroy(w->trainer);
     zonal__free(w->projections);
+    zonal__free(w->first_view);
+    zonal__free(w->run);
     zonal__free(w->configuration);
     zonal__resume_close(&w->resume);
     w->training->trainer.configuration = NULL;
@@ -207,14 +212,32 @@ static zonal_status save_first(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__training_begin(zonal__training_work *w) {
+static zonal_status begin_folder(zonal__training_work *w) {
     int resumed = w->training->settings.resume != NULL;
     ZONAL_TRY(resumed ? zonal__resume_load(&w->resume, w->trainer) : make_run(w));
-    ZONAL_TRY(use_autotune_cache(w, 1));
+    return keep_algorithms(w);
+}
+
+/* All ranks begin where rank 0 does, and know where its checkpoints are. */
+static zonal_status begin_ranks(zonal__training_work *w) {
+    zonal__job *job = w->training->job;
+    ZONAL_TRY(zonal__checkpoint_spread(w->trainer, zonal__job_host(job)));
+    return zonal__job_count(job) == 1 ? ZONAL_OK : zonal__job_text(job, w->folder.path, &w->run);
+}
+
+static zonal_status tell_and_save(zonal__training_work *w) {
     ZONAL__TELL(w, opened, &w->folder);
     open_curves(w);
     tell_begun(w);
-    if (!resumed) ZONAL_TRY(save_first(w));
+    if (!w->training->settings.resume) ZONAL_TRY(save_first(w));
     return zonal__run_folder_write_aside(&w->folder, w->trainer,
                                          w->training->settings.checkpoint_every > 0);
+}
+
+zonal_status zonal__training_begin(zonal__training_work *w) {
+    zonal__job *job = w->training->job;
+    int leads = zonal__training_leads(w->training);
+    ZONAL_TRY(zonal__job_all(job, leads ? begin_folder(w) : ZONAL_OK));
+    ZONAL_TRY(begin_ranks(w));
+    return zonal__job_all(job, leads ? tell_and_save(w) : ZONAL_OK);
 }

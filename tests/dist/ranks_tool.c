@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 #include "dist/job.h"
 #include "nccl_device.h"
 
@@ -172,18 +173,18 @@ static zonal_status fail(state *j) {
     return status;
 }
 
-/* key=value of all ranks, RANK:key=value of one, in place of an earlier value. */
+/* key=value of all ranks, RANK:key=value of one, in place of an earlier value. The words are cut in
+ * place. */
 static zonal_status same(state *j) {
     enum { MOST = 32 };
     zonal__agreement list[MOST];
-    int64_t count = 0;
+    int64_t count = 0, at;
     for (int i = 0; i < j->words && count < MOST; i++) {
-        const char *own = own_word(j, i), *text = own ? own : j->word[i];
-        char *key = strdup(text), *equals = strchr(key, '=');
-        if (!equals || (!own && strspn(text, "0123456789") && strchr(text, ':'))) continue;
+        const char *own = own_word(j, i);
+        char *key = j->word[i] + (own ? own - j->word[i] : 0), *equals = strchr(key, '=');
+        if (!equals || (!own && strspn(key, "0123456789") && strchr(key, ':'))) continue;
         *equals = '\0';
-        int64_t at = 0;
-        while (at < count && strcmp(list[at].key, key) != 0) at++;
+        for (at = 0; at < count && strcmp(list[at].key, key) != 0;) at++;
         list[at] = (zonal__agreement){key, equals + 1};
         count += at == count;
     }
@@ -213,6 +214,11 @@ static zonal_status text(state *j) {
 }
 
 static zonal_status describe(state *j) {
+    int share = zonal__processors() / zonal__job_count(j->job);
+    EXPECT(zonal__job_threads(j->job, 3) == 3);
+    if (zonal__job_count(j->job) == 1) EXPECT(zonal__job_threads(j->job, 0) == 0);
+    /* started on one machine, without processors of their own */
+    if (j->words > 0) EXPECT(zonal__job_threads(j->job, 0) == (share > 1 ? share : 1));
     printf("%d of %d, local %d, %s\n", zonal__job_rank(j->job), zonal__job_count(j->job),
            zonal__job_local(j->job), zonal__job_transport(j->job));
     fflush(stdout);

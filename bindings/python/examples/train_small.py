@@ -1,5 +1,5 @@
-"""Trains a small torchvision ResNet on Fashion-MNIST without labels, with each loss in turn, and prints how well
-its features classify: k-NN on 5,000 labelled images, beside the same network before training.
+"""Trains a small torchvision ResNet on Fashion-MNIST without labels, with each loss in turn, and prints how
+well its features classify: k-NN on 5,000 labelled images, beside the same network before training.
 
     python train_small.py [--methods mmd-heat,kl-heat] [--steps 100] [--batch 128] [--data FOLDER]
 
@@ -34,7 +34,8 @@ def read_images(folder, part):
         with gzip.open(path + ".gz") if os.path.exists(path + ".gz") else open(path, "rb") as file:
             data = file.read()
         count, *shape = struct.unpack(f">{head}I", data[4 : 4 + 4 * head])
-        return torch.from_numpy(np.frombuffer(data, np.uint8, offset=4 + 4 * head).reshape(count, *shape).copy())
+        array = np.frombuffer(data, np.uint8, offset=4 + 4 * head).reshape(count, *shape)
+        return torch.from_numpy(array.copy())
 
     return content("images-idx3", 3)[:, None], content("labels-idx1", 1)
 
@@ -109,7 +110,8 @@ def knn(backbone, train_set, test_set, k=20, temperature=0.07):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=128)

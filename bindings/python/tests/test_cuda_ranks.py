@@ -1,13 +1,13 @@
-"""Losses over several ranks with rows on a GPU: NCCL with one rank, also in a CUDA graph, and ranks that share
-the GPU through gloo, staged by libzonal. Run by `make gpu-check`."""
+"""Losses over several ranks with rows on a GPU: NCCL with one rank, also in a CUDA graph, and ranks that
+share the GPU through gloo, staged by libzonal. Run by `make gpu-check`."""
 
 import os
 import tempfile
 import traceback
 import unittest
 
-from test_cuda import setUpModule  # noqa: F401  # skips all of it without a GPU
-from torch_case import rows, torch
+from torch_case import rows, torch  # isort: skip  # skips all of it without PyTorch
+from test_cuda import setUpModule  # noqa: F401  # ... and without a GPU
 
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing

@@ -12,11 +12,12 @@ import tempfile
 import unittest
 
 import numpy as np
-from torch_case import MODERN, torch  # skips all of it without PyTorch
+from torch_case import MODERN, slow, torch  # skips all of it without PyTorch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, "../../../docs/pytorch.md")
 EXAMPLE = os.path.join(HERE, "../examples/train_small.py")
+FASHION = "/usr/share/datasets/fashion-mnist"
 
 
 def is_there(name):
@@ -98,24 +99,32 @@ def write_images(folder):
 @unittest.skipUnless(os.path.exists(EXAMPLE), "the examples are not here")
 @unittest.skipUnless(TORCHVISION, "torchvision is not installed")
 class Example(unittest.TestCase):
-    def test_train_small(self):
+    def run_example(self, *flags):
+        """Method and accuracy of each line that it prints."""
+        done = subprocess.run(
+            [sys.executable, EXAMPLE, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=600,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split() for line in done.stdout.strip().split("\n")[1:]]
+        return {line[0]: float(line[-2] if line[0] != "untrained" else line[-1]) for line in lines}
+
+    def test_it_runs_with_every_loss(self):
         with tempfile.TemporaryDirectory() as folder:
             write_images(folder)
-            done = subprocess.run(
-                [sys.executable, EXAMPLE, "--data", folder, "--steps", "3", "--batch", "16"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                universal_newlines=True,
-                timeout=300,
-            )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.strip().split("\n")
-        self.assertEqual(
-            [line.split()[0] for line in lines[1:]],
-            "untrained mmd-band mmd-heat ksd-heat kl-heat susreg sigreg".split(),
-        )
-        for line in lines[2:]:
-            self.assertTrue(0 <= float(line.split()[-2]) <= 100 and np.isfinite(float(line.split()[1])), line)
+            found = self.run_example("--data", folder, "--steps", "3", "--batch", "16")
+        self.assertEqual(list(found), "untrained mmd-band mmd-heat ksd-heat kl-heat susreg sigreg".split())
+        self.assertTrue(all(0 <= accuracy <= 100 for accuracy in found.values()), found)
+
+    @slow
+    @unittest.skipUnless(os.path.isdir(FASHION), "the Debian package dataset-fashion-mnist is not installed")
+    def test_it_learns(self):
+        """73.9 untrained and 79.1 afterwards were seen; the 2000 images tested leave 0.9 of uncertainty."""
+        found = self.run_example("--methods", "mmd-band")
+        self.assertGreater(found["mmd-band"], found["untrained"] + 2)
 
 
 if __name__ == "__main__":

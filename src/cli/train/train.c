@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/job.h"
 #include "cli/train/print.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -141,29 +142,39 @@ static void say_end(job *j, const zonal__training_result *result) {
                          zonal__text_plural(result->total), result->folder);
 }
 
+/* Of several ranks one speaks; all of them may be asked to stop. */
+static zonal_status run(job *j, zonal__training_result *result) {
+    const zonal__training_events all = {.context = j,
+                                        .ready = on_ready,
+                                        .opened = on_opened,
+                                        .begun = on_begun,
+                                        .progressed = on_progressed,
+                                        .estimated = on_estimated,
+                                        .logged = on_logged,
+                                        .evaluated = on_evaluated,
+                                        .warned = on_warned,
+                                        .stop = is_stop_asked};
+    const zonal__training_events few = {.context = j, .ready = on_ready, .stop = is_stop_asked};
+    int leads = zonal__training_leads(&j->training);
+    return zonal__job_all(j->training.job,
+                          zonal__training_run(&j->training, leads ? &all : &few, result));
+}
+
 static int train(job *j) {
-    const zonal__training_events events = {.context = j,
-                                           .ready = on_ready,
-                                           .opened = on_opened,
-                                           .begun = on_begun,
-                                           .progressed = on_progressed,
-                                           .estimated = on_estimated,
-                                           .logged = on_logged,
-                                           .evaluated = on_evaluated,
-                                           .warned = on_warned,
-                                           .stop = is_stop_asked};
+    zonal__job *ranks;
     zonal__training_result result;
-    int status = ZONAL__EXIT_OK;
+    zonal_status status;
+    if (zonal__job_open(&j->training.settings.job, &ranks) != ZONAL_OK) return zonal__cli_failed();
+    j->training.job = ranks;
     zonal__train_print_begin(&j->print, j->training.settings.quiet);
-    if (zonal__training_run(&j->training, &events, &result) == ZONAL_OK) {
-        say_end(j, &result);
-    } else {
+    status = run(j, &result);
+    if (status != ZONAL_OK)
         zonal__train_print_failure(&j->print);
-        status = zonal__cli_failed();
-    }
+    else if (zonal__training_leads(&j->training))
+        say_end(j, &result);
     if (j->catching) release_signals();
     zonal__train_print_end(&j->print);
-    return status;
+    return zonal__cli_end_job(ranks, status);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
