@@ -23,7 +23,6 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "dist/clock.h"
-#include "dist/machine.h"
 #include "dist/transport.h"
 
 /* Of a round, which all ranks must agree on, or of rank 0's answers. */
@@ -459,7 +458,7 @@ static zonal_status prepare(tcp_transport *t, const zonal__launch *launch) {
     }
     /* Ranks start at different times: programs are loaded, nodes wake up. */
     ZONAL_TRY(zonal__tcp_join(launch, 5 * t->timeout, t->socket));
-    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.local));
+    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.place));
     zonal__free(all);
     return ZONAL_OK;
 }

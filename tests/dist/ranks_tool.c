@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 #include "dist/job.h"
 #include "nccl_device.h"
 
@@ -213,6 +214,11 @@ static zonal_status text(state *j) {
 }
 
 static zonal_status describe(state *j) {
+    int share = zonal__processors() / zonal__job_count(j->job);
+    EXPECT(zonal__job_threads(j->job, 3) == 3);
+    if (zonal__job_count(j->job) == 1) EXPECT(zonal__job_threads(j->job, 0) == 0);
+    /* started on one machine, without processors of their own */
+    if (j->words > 0) EXPECT(zonal__job_threads(j->job, 0) == (share > 1 ? share : 1));
     printf("%d of %d, local %d, %s\n", zonal__job_rank(j->job), zonal__job_count(j->job),
            zonal__job_local(j->job), zonal__job_transport(j->job));
     fflush(stdout);

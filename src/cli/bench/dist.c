@@ -50,7 +50,7 @@ static const zonal__option table[] = {
      .words = zonal__precision_words,
      .initial = "fp32",
      .help = "of the arithmetic"},
-    ZONAL__THREADS_OPTION(settings, "threads of each rank; 0: one for each processor"),
+    ZONAL__THREADS_OPTION(settings, "threads of each rank; 0: its share of the processors"),
     {.name = "model",
      .type = ZONAL__OPTION_FLAG,
      AT(model),
@@ -318,7 +318,7 @@ zonal_status zonal__dist_loss(const bench *b, const char *method, zonal_loss_opt
     *loss = (zonal_loss_options)ZONAL_LOSS_OPTIONS_INIT;
     ZONAL_TRY(zonal_loss_defaults(method, loss));
     loss->precision = (zonal_precision)b->settings->precision;
-    loss->threads = b->settings->threads;
+    loss->threads = zonal__job_threads(b->job, b->settings->threads);
     memcpy(loss->device, b->device->name, sizeof loss->device);
     return ZONAL_OK;
 }
