@@ -34,7 +34,8 @@ static const zonal__cli_usage usage = {
 /* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_asked, someone_watches;
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+/* Of mpirun's, and Slurm's before a time limit, SIGUSR1 is the one that leaves time for an end. */
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere */
 
