@@ -39,6 +39,9 @@ foreach(library zonal zonal_static)
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
+# To Ninja "zonal" is the program's file, not this target; so the shared library alone has another name.
+add_custom_target(zonal_shared)
+add_dependencies(zonal_shared zonal)
 
 # Before 1.0 every minor version may change the interface, so it is part of the SONAME.
 if(PROJECT_VERSION_MAJOR EQUAL 0)

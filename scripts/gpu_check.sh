@@ -9,7 +9,7 @@ tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cu
     test_cuda_trainer test_cuda_neighbours test_cuda_nn_launch test_cuda_nn test_cuda_optimiser
     test_cuda_convolution test_nn_ranks)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
-cmake --build build-cuda -j "$jobs" --target "${tests[@]}" >>build-cuda.log 2>&1 ||
+cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared >>build-cuda.log 2>&1 ||
     { tail -n 50 build-cuda.log; exit 1; }
 rm -f build-cuda.log
 
@@ -34,6 +34,11 @@ for test in "${tests[@]}"; do
     cat "$log"
     count "$log"
 done
+echo "== the Python package"
+PYTHONPATH=bindings/python ZONAL_LIBRARY=$PWD/build-cuda/libzonal.so \
+    python3 bindings/python/tests/run.py 'test_cuda*.py' >"$log" 2>&1 || true
+cat "$log"
+count "$log"
 for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck test_cuda_views tiny" \
     "racecheck test_cuda_views tiny" "memcheck test_cuda_neighbours tiny" \
     "racecheck test_cuda_neighbours tiny" "memcheck test_cuda_nn tiny" "racecheck test_cuda_nn races" \

@@ -85,12 +85,12 @@ if [[ $task != build ]]; then
     need python3-mpmath module mpmath               # reference values to many digits
     need python3-pil module PIL                     # images to read, and Pillow's own answer
     need python3-h5py module h5py                   # HDF5 files to read
-    need libopenmpi-dev has mpicc                   # ranks over MPI
-    need openmpi-bin has mpirun                     # their launcher
 fi
 if [[ $task == ci ]]; then
     need python3-sklearn module sklearn             # logistic regression and k-NN to compare with
     need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real images to learn on
+    need libopenmpi-dev has mpicc                   # ranks over MPI
+    need openmpi-bin has mpirun                     # their launcher
     need chromium has chromium                      # shows the page of zonal report
     need clang-14 has clang-14                      # a second compiler; the thread sanitizer
     need libomp-14-dev test -e /usr/lib/llvm-14/lib/libarcher.so # tells that sanitizer of OpenMP's threads

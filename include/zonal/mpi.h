@@ -14,9 +14,10 @@
  * what your MPI asks for (mpicc). Buffers are host memory; MPI_THREAD_SINGLE will do.
  *
  * Every call is nonblocking inside and polled, so that a rank that does not come is noticed: the
- * call fails after "timeout" seconds. all_reduce is a reduction to rank 0 and a broadcast, so that
- * all ranks get the same bits whatever algorithm MPI takes. Messages of more than 2^30 bytes travel
- * in pieces.
+ * call fails after "timeout" seconds. all_reduce exchanges numbers and adds them up itself, in
+ * double and in the order of the ranks, each of them on one rank or on all alike: so all ranks get
+ * the same bits, whatever algorithm MPI takes, and get them again the next time. Messages of more
+ * than 2^30 bytes travel in pieces.
  */
 #ifndef ZONAL_MPI_H
 #define ZONAL_MPI_H
@@ -38,7 +39,9 @@ typedef struct zonal_mpi {
     MPI_Comm comm; /* a duplicate of the caller's, whose messages cannot meet others */
     int rank, ranks;
     double timeout;     /* seconds; 0: wait for ever */
-    int *bytes, *place; /* [ranks] each: what MPI's gathering wants to know */
+    int *bytes, *place; /* [ranks] each: what MPI's calls want to know */
+    int *bytes_in, *place_in;
+    char *scratch; /* [ZONAL_MPI_SCRATCH + 8 ranks]: others' numbers, to be added up */
     MPI_Request shift[2];
     const char *send; /* what is left of a shift behind its first pieces */
     char *receive;
@@ -50,7 +53,11 @@ typedef struct zonal_mpi {
     void *watch_context;
 } zonal_mpi;
 
-enum { ZONAL_MPI_PIECE = 1 << 30 }; /* bytes of one message; MPI counts in int */
+enum {
+    ZONAL_MPI_PIECE = 1 << 30,   /* bytes of one message; MPI counts in int */
+    ZONAL_MPI_SCRATCH = 1 << 22, /* bytes that are added up at a time */
+    ZONAL_MPI_SMALL = 1 << 16    /* of all ranks together: every rank adds them up by itself */
+};
 
 static inline zonal_status zonal_mpi_fail(int code) {
     char text[MPI_MAX_ERROR_STRING + 80] = "MPI: ";
@@ -110,25 +117,78 @@ static inline zonal_status zonal_mpi_broadcast(void *context, void *block, int64
     return ZONAL_OK;
 }
 
+/* sum[i] = that of "ranks" blocks of so many numbers each, one after another in "block". */
+static inline void zonal_mpi_add(const void *block, int ranks, int64_t count,
+                                 zonal_reduce_type type, void *sum) {
+    for (int64_t i = 0; i < count; i++) {
+        double total = 0;
+        for (int r = 0; r < ranks; r++)
+            total += type == ZONAL_REDUCE_FP32 ? (double)((const float *)block)[r * count + i]
+                                               : ((const double *)block)[r * count + i];
+        if (type == ZONAL_REDUCE_FP32)
+            ((float *)sum)[i] = (float)total;
+        else
+            ((double *)sum)[i] = total;
+    }
+}
+
+/* Few numbers: everybody gets everything, which takes one message's time. */
+static inline zonal_status zonal_mpi_reduce_small(zonal_mpi *mpi, void *number, int64_t count,
+                                                  int size, zonal_reduce_type type) {
+    MPI_Request request;
+    zonal_status status;
+    int bytes = (int)count * size;
+    int code =
+        MPI_Iallgather(number, bytes, MPI_BYTE, mpi->scratch, bytes, MPI_BYTE, mpi->comm, &request);
+    status = code == MPI_SUCCESS ? zonal_mpi_wait(mpi, 1, &request) : zonal_mpi_fail(code);
+    if (status == ZONAL_OK) zonal_mpi_add(mpi->scratch, mpi->ranks, count, type, number);
+    return status;
+}
+
+/* Many: each rank adds up a share of them, and then sends it to all. */
+static inline zonal_status zonal_mpi_reduce_shares(zonal_mpi *mpi, void *number, int64_t count,
+                                                   int size, zonal_reduce_type type) {
+    int64_t each = (count + mpi->ranks - 1) / mpi->ranks, own;
+    MPI_Request request;
+    zonal_status status;
+    int code;
+    for (int r = 0; r < mpi->ranks; r++) {
+        int64_t first = r * each < count ? r * each : count;
+        int64_t last = first + each < count ? first + each : count;
+        mpi->place[r] = (int)first * size;
+        mpi->bytes[r] = (int)(last - first) * size;
+    }
+    own = mpi->bytes[mpi->rank] / size;
+    for (int r = 0; r < mpi->ranks; r++) {
+        mpi->bytes_in[r] = (int)own * size;
+        mpi->place_in[r] = r * (int)own * size;
+    }
+    code = MPI_Ialltoallv(number, mpi->bytes, mpi->place, MPI_BYTE, mpi->scratch, mpi->bytes_in,
+                          mpi->place_in, MPI_BYTE, mpi->comm, &request);
+    status = code == MPI_SUCCESS ? zonal_mpi_wait(mpi, 1, &request) : zonal_mpi_fail(code);
+    if (status != ZONAL_OK) return status;
+    zonal_mpi_add(mpi->scratch, mpi->ranks, own, type, (char *)number + mpi->place[mpi->rank]);
+    code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, number, mpi->bytes, mpi->place, MPI_BYTE,
+                           mpi->comm, &request);
+    return code == MPI_SUCCESS ? zonal_mpi_wait(mpi, 1, &request) : zonal_mpi_fail(code);
+}
+
 static inline zonal_status zonal_mpi_all_reduce(void *context, void *number, int64_t count,
                                                 zonal_reduce_type type, void *stream) {
     zonal_mpi *mpi = (zonal_mpi *)context;
-    MPI_Datatype element = type == ZONAL_REDUCE_FP32 ? MPI_FLOAT : MPI_DOUBLE;
-    int64_t size = type == ZONAL_REDUCE_FP32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
+    int size = type == ZONAL_REDUCE_FP32 ? (int)sizeof(float) : (int)sizeof(double);
     char *at = (char *)number;
-    int64_t left = count * size;
-    while (left > 0) {
-        MPI_Request request;
-        int n = zonal_mpi_piece(left);
-        int code = MPI_Ireduce(mpi->rank == 0 ? MPI_IN_PLACE : at, mpi->rank == 0 ? at : NULL,
-                               (int)(n / size), element, MPI_SUM, 0, mpi->comm, &request);
-        zonal_status status =
-            code == MPI_SUCCESS ? zonal_mpi_wait(mpi, 1, &request) : zonal_mpi_fail(code);
+    (void)stream;
+    while (count > 0) {
+        int64_t most = ZONAL_MPI_SCRATCH / size, n = count < most ? count : most;
+        zonal_status status = n * size * mpi->ranks <= ZONAL_MPI_SMALL
+                                  ? zonal_mpi_reduce_small(mpi, at, n, size, type)
+                                  : zonal_mpi_reduce_shares(mpi, at, n, size, type);
         if (status != ZONAL_OK) return status;
-        at += n;
-        left -= n;
+        at += n * size;
+        count -= n;
     }
-    return zonal_mpi_broadcast(context, number, count * size, 0, stream);
+    return ZONAL_OK;
 }
 
 /* Blocks that MPI cannot count together are sent round one by one. */
@@ -204,6 +264,14 @@ static inline zonal_status zonal_mpi_shift_end(void *context, void *stream) {
     return status;
 }
 
+/* Collective, before MPI_Finalize and after the last plan has been destroyed. Not after a failure
+ * of a call above: a rank that is gone cannot take part; end the program with MPI_Abort then. */
+static inline void zonal_mpi_close(zonal_mpi *mpi) {
+    free(mpi->bytes);
+    free(mpi->scratch);
+    MPI_Comm_free(&mpi->comm);
+}
+
 /* Collective, after MPI_Init. Fills *communicator, which is used with *mpi in its place until
  * zonal_mpi_close; there is nothing to close after a failure. */
 static inline zonal_status zonal_mpi_open(zonal_mpi *mpi, MPI_Comm comm, double timeout,
@@ -217,12 +285,15 @@ static inline zonal_status zonal_mpi_open(zonal_mpi *mpi, MPI_Comm comm, double 
     MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(mpi->comm, &mpi->rank);
     MPI_Comm_size(mpi->comm, &mpi->ranks);
-    mpi->bytes = (int *)calloc((size_t)mpi->ranks * 2, sizeof(int));
-    if (!mpi->bytes) {
-        MPI_Comm_free(&mpi->comm);
+    mpi->bytes = (int *)calloc((size_t)mpi->ranks * 4, sizeof(int));
+    mpi->scratch = (char *)malloc((size_t)ZONAL_MPI_SCRATCH + 8 * (size_t)mpi->ranks);
+    if (!mpi->bytes || !mpi->scratch) {
+        zonal_mpi_close(mpi);
         return zonal_error_set(ZONAL_MEMORY, "no memory for an MPI communicator");
     }
     mpi->place = mpi->bytes + mpi->ranks;
+    mpi->bytes_in = mpi->place + mpi->ranks;
+    mpi->place_in = mpi->bytes_in + mpi->ranks;
     communicator->rank = mpi->rank;
     communicator->ranks = mpi->ranks;
     communicator->on_device = 0;
@@ -233,14 +304,6 @@ static inline zonal_status zonal_mpi_open(zonal_mpi *mpi, MPI_Comm comm, double 
     communicator->shift_end = zonal_mpi_shift_end;
     communicator->broadcast = zonal_mpi_broadcast;
     return ZONAL_OK;
-}
-
-/* Collective, before MPI_Finalize and after the last plan has been destroyed. Not after a failure
- * of a call above: a rank that is gone cannot take part; end the program with MPI_Abort then. */
-static inline void zonal_mpi_close(zonal_mpi *mpi) {
-    free(mpi->bytes);
-    mpi->bytes = NULL;
-    MPI_Comm_free(&mpi->comm);
 }
 
 #ifdef __cplusplus

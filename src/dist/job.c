@@ -5,8 +5,8 @@
 
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/thread.h"
 #include "dist/clock.h"
-#include "dist/machine.h"
 #include "dist/nccl.h"
 #include "dist/transport.h"
 
@@ -101,7 +101,14 @@ int zonal__job_count(const zonal__job *job) {
 }
 
 int zonal__job_local(const zonal__job *job) {
-    return transport_of(job) ? job->transport->local : 0;
+    return transport_of(job) ? job->transport->place.local : 0;
+}
+
+int64_t zonal__job_threads(const zonal__job *job, int64_t asked) {
+    int share;
+    if (asked > 0 || !transport_of(job)) return asked;
+    share = zonal__processors() / job->transport->place.sharing;
+    return share > 1 ? share : 1;
 }
 
 const char *zonal__job_transport(const zonal__job *job) {
@@ -263,11 +270,11 @@ static zonal_status judge_devices(zonal__job *job, const zonal__device *device, 
                                   int *rank) {
     const zonal_communicator *c = &job->transport->communicator;
     zonal__process *processes;
+    zonal__place place;
     card *all = NULL, own;
     int64_t *bytes = NULL;
-    int local;
     zonal_status status;
-    ZONAL_TRY(zonal__machine_gather(c, &processes, &local));
+    ZONAL_TRY(zonal__machine_gather(c, &processes, &place));
     own = describe_device(device, &processes[c->rank]);
     zonal__free(processes);
     status = ZONAL_NEW(&all, c->ranks, "the ranks' devices");

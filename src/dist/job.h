@@ -68,6 +68,10 @@ int zonal__job_rank(const zonal__job *job);  /* from 0 on; 0 also for NULL */
 int zonal__job_count(const zonal__job *job); /* 1 when alone, and for NULL */
 /* This rank's place among those of its machine, from 0 on: the GPU to take. */
 int zonal__job_local(const zonal__job *job);
+/* The threads for this rank when so many are asked for; 0, one for each processor, becomes its
+ * share of the processors where ranks of one machine have not been given processors of their own.
+ */
+int64_t zonal__job_threads(const zonal__job *job, int64_t asked);
 /* "alone", "mpi" or "tcp": what host buffers travel by. */
 const char *zonal__job_transport(const zonal__job *job);
 

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 
 static zonal__process describe_self(void) {
-    zonal__process own = {.number = (int64_t)getpid()};
+    zonal__process own = {.number = (int64_t)getpid(),
+                          .processors = zonal__processors(),
+                          .online = (int32_t)sysconf(_SC_NPROCESSORS_ONLN)};
     struct stat space;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     if (file) {
@@ -30,8 +33,22 @@ int zonal__machine_watch(const zonal__process *own, const zonal__process *other)
     return (int)syscall(SYS_pidfd_open, other->number, 0);
 }
 
+/* Where the ranks of a machine may run on more processors together than it has, they share them. */
+static zonal__place find_place(const zonal__process *all, int ranks, int rank) {
+    zonal__place place = {.sharing = 1};
+    int64_t wanted = 0;
+    for (int r = 0; r < ranks; r++) {
+        if (!zonal__machine_same(&all[rank], &all[r])) continue;
+        place.local += r < rank;
+        wanted += all[r].processors;
+    }
+    if (all[rank].online > 0 && wanted > all[rank].online)
+        place.sharing = (int)((wanted + all[rank].online - 1) / all[rank].online);
+    return place;
+}
+
 zonal_status zonal__machine_gather(const zonal_communicator *communicator, zonal__process **all,
-                                   int *local) {
+                                   zonal__place *place) {
     const zonal_communicator *c = communicator;
     zonal__process own = describe_self();
     int64_t *bytes = NULL;
@@ -40,10 +57,10 @@ zonal_status zonal__machine_gather(const zonal_communicator *communicator, zonal
     for (int r = 0; status == ZONAL_OK && r < c->ranks; r++) bytes[r] = sizeof own;
     if (status == ZONAL_OK) status = c->all_gather(c->context, &own, *all, bytes, NULL);
     zonal__free(bytes);
-    *local = 0;
-    for (int r = 0; status == ZONAL_OK && r < c->rank; r++)
-        *local += zonal__machine_same(&own, &(*all)[r]);
-    if (status == ZONAL_OK) return ZONAL_OK;
+    if (status == ZONAL_OK) {
+        *place = find_place(*all, c->ranks, c->rank);
+        return ZONAL_OK;
+    }
     zonal__free(*all);
     *all = NULL;
     return status;

@@ -13,12 +13,19 @@ typedef struct zonal__process {
     char boot[40];
     uint64_t space;
     int64_t number;
+    int32_t processors, online; /* that it may run on, and of the machine */
 } zonal__process;
 
-/* Collective. *all [ranks] is released with zonal__free; *local is this rank's place among those of
- * its machine. */
+/* This rank's place. */
+typedef struct zonal__place {
+    int local;   /* among the ranks of its machine, from 0 on */
+    int sharing; /* ranks that share a processor, at least 1; ranks with processors of their own: 1
+                  */
+} zonal__place;
+
+/* Collective. *all [ranks] is released with zonal__free. */
 zonal_status zonal__machine_gather(const zonal_communicator *communicator, zonal__process **all,
-                                   int *local);
+                                   zonal__place *place);
 
 int zonal__machine_same(const zonal__process *a, const zonal__process *b);
 

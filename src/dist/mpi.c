@@ -33,7 +33,6 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
 #include <unistd.h>
 
 #include "core/memory.h"
-#include "dist/machine.h"
 
 enum { NOTE = 1 }; /* the tag of a roll call */
 
@@ -106,7 +105,7 @@ static zonal_status watch(void *context, double waited) {
 /* Collective. */
 static zonal_status find_nearby(mpi_transport *t) {
     zonal__process *all;
-    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.local));
+    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.place));
     for (int r = 0; r < t->mpi.ranks; r++)
         if (r != t->mpi.rank) t->nearby[r].fd = zonal__machine_watch(&all[t->mpi.rank], &all[r]);
     zonal__free(all);

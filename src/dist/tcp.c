@@ -23,7 +23,6 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "dist/clock.h"
-#include "dist/machine.h"
 #include "dist/transport.h"
 
 /* Of a round, which all ranks must agree on, or of rank 0's answers. */
@@ -55,7 +54,7 @@ typedef struct message {
 
 typedef struct tcp_transport {
     zonal__transport base;
-    double timeout;
+    double timeout, patience; /* what is said, and how long a round waits: less in a roll call */
     size_t piece;
     uint64_t round;
     int *socket;           /* [ranks] */
@@ -105,10 +104,10 @@ static zonal_status lose(tcp_transport *t, int ended) {
     return tell_all(t, zonal__transport_lose(&t->base, t->present, ended, t->timeout));
 }
 
-static zonal_status lose_one(tcp_transport *t, int rank) {
+static zonal_status lose_one(tcp_transport *t, int rank, int error) {
     memset(t->present, 1, (size_t)t->base.communicator.ranks);
     t->present[rank] = 0;
-    return lose(t, 1);
+    return lose(t, error != ETIMEDOUT);
 }
 
 /* ---- rank 0: a round ------------------------------------------------------------------------- */
@@ -161,15 +160,16 @@ static zonal_status hear_all(tcp_transport *t) {
     for (int r = 1; r < ranks; r++) t->message[r].got = 0;
     while (count_missing(t) > 0) {
         double now = zonal__clock();
-        if (now - begun > t->timeout) return lose(t, 0);
+        if (now - begun > t->patience) return lose(t, 0);
         if (now - shown > often) {
             show_life(t);
             shown = now;
         }
         poll(t->polled, (nfds_t)ranks, 100);
-        for (int r = 1; r < ranks; r++)
-            if (t->polled[r].fd >= 0 && t->polled[r].revents && read_some(t, r) != 0)
-                return lose_one(t, r);
+        for (int r = 1; r < ranks; r++) {
+            int error = t->polled[r].fd >= 0 && t->polled[r].revents ? read_some(t, r) : 0;
+            if (error) return lose_one(t, r, error);
+        }
     }
     return ZONAL_OK;
 }
@@ -232,9 +232,9 @@ static zonal_status answer_all(tcp_transport *t, turn *own) {
         size_t bytes;
         const void *block = reply_to(t, own, r, &bytes);
         reply.bytes = bytes;
-        if (zonal__tcp_send(t->socket[r], &reply, sizeof reply, t->timeout) != 0 ||
-            zonal__tcp_send(t->socket[r], block, bytes, t->timeout) != 0)
-            return lose_one(t, r);
+        int error = zonal__tcp_send(t->socket[r], &reply, sizeof reply, t->patience);
+        if (!error) error = zonal__tcp_send(t->socket[r], block, bytes, t->patience);
+        if (error) return lose_one(t, r, error);
     }
     return ZONAL_OK;
 }
@@ -280,7 +280,7 @@ static zonal_status lose_as_told(tcp_transport *t, uint64_t bytes) {
 
 /* After a failure of sending, rank 0's last words may still be there. */
 static zonal_status hear_reply(tcp_transport *t, turn *own, int failed) {
-    double patience = t->timeout + zonal__transport_grace(t->timeout);
+    double patience = t->patience + zonal__transport_grace(t->timeout);
     head h = {.kind = WAIT};
     while (h.kind == WAIT) {
         int error = zonal__tcp_receive(t->socket[0], &h, sizeof h, failed ? 1 : patience);
@@ -303,7 +303,7 @@ static zonal_status follow(tcp_transport *t, turn *own) {
                     .number = t->round,
                     .bytes = own->bytes,
                     .more = (uint64_t)own->more};
-    double patience = t->timeout + zonal__transport_grace(t->timeout);
+    double patience = t->patience + zonal__transport_grace(t->timeout);
     int failed = zonal__tcp_send(t->socket[0], &h, sizeof h, patience);
     if (!failed) failed = zonal__tcp_send(t->socket[0], own->mine, own->bytes, patience);
     return hear_reply(t, own, failed);
@@ -412,14 +412,12 @@ static zonal_status shift_end(void *context, void *stream) {
 static zonal_status call_roll(zonal__transport *transport) {
     tcp_transport *t = (tcp_transport *)transport;
     turn own = {.kind = ROLL};
-    double timeout = t->timeout;
     zonal_status status;
-    t->timeout = zonal__transport_grace(timeout); /* all who are left have waited already */
+    t->patience = zonal__transport_grace(t->timeout); /* all who are left have waited already */
     status = take_turn(t, &own);
-    t->timeout = timeout;
     if (status != ZONAL_OK) return status;
     memset(t->present, 1, (size_t)t->base.communicator.ranks);
-    return zonal__transport_lose(&t->base, t->present, 0, timeout);
+    return zonal__transport_lose(&t->base, t->present, 0, t->timeout);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -460,7 +458,7 @@ static zonal_status prepare(tcp_transport *t, const zonal__launch *launch) {
     }
     /* Ranks start at different times: programs are loaded, nodes wake up. */
     ZONAL_TRY(zonal__tcp_join(launch, 5 * t->timeout, t->socket));
-    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.local));
+    ZONAL_TRY(zonal__machine_gather(&t->base.communicator, &all, &t->base.place));
     zonal__free(all);
     return ZONAL_OK;
 }
@@ -483,7 +481,7 @@ zonal_status zonal__transport_tcp(const zonal__launch *launch, double timeout,
                                  .name = "tcp",
                                  .call_roll = call_roll,
                                  .close = leave};
-    t->timeout = timeout;
+    t->timeout = t->patience = timeout;
     t->piece = piece_for(launch->ranks);
     status = ZONAL_NEW(&t->socket, launch->ranks, "the ranks");
     for (int r = 0; status == ZONAL_OK && r < launch->ranks; r++) t->socket[r] = -1;

@@ -5,13 +5,14 @@
 #define ZONAL_DIST_TRANSPORT_H
 
 #include "dist/launch.h"
+#include "dist/machine.h"
 #include "zonal/communicator.h"
 
 typedef struct zonal__transport zonal__transport;
 struct zonal__transport {
     zonal_communicator communicator;
     const char *name;
-    int local; /* this rank's place among those of its machine */
+    zonal__place place;
     /* A rank has ended or does not answer: nothing can be done together any more. The first rank
      * that is left is to say so. */
     int lost, speaker;

@@ -165,9 +165,8 @@ static zonal_status choose(zonal_plan *plan, int degree) {
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "slices serve susreg and sigreg alone; leave the implementation to the "
                           "plan");
-    /* a few launches serve small batches of one rank alone */
-    int64_t pairs_pay_up_to = plan->problem.ranks ? 0 : plan->device->backend->pairs_pay_up_to;
-    int cheaper = 4 * plan->batch >= 3 * plan->dim && plan->batch > pairs_pay_up_to;
+    int cheaper =
+        4 * plan->batch >= 3 * plan->dim && plan->batch > plan->device->backend->pairs_pay_up_to;
     if (asked == ZONAL_IMPLEMENTATION_AUTO)
         asked = is_sliced(&plan->options) ? ZONAL_IMPLEMENTATION_SLICES
                 : possible && cheaper     ? ZONAL_IMPLEMENTATION_MOMENTS

@@ -290,7 +290,8 @@ const zonal__option zonal__train_table[] = {
      .rules = LINE,
      .help = "--resume: what to do if images were added, removed or replaced since"},
     TEXT("autotune-cache", autotune_cache, NULL, "FILE", LINE,
-         "CUDA: use another run's autotuning cache, for the same bits as that run's"),
+         "CUDA: another run's autotuning cache, for the same bits as that run's; none: measure "
+         "anew"),
     {.name = "the ranks", .type = ZONAL__OPTION_TABLE, AT(job), .table = zonal__job_option},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,

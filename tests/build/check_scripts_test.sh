@@ -85,6 +85,10 @@ check_fails "includes: an empty tree" "no sources" "$scripts/check_includes.sh" 
 allowed "what may be known" src/uniformity/a.c '#include "loss/plan.h"' '#include "math/x.h"' \
     '#include "zonal/status.h"' '#include <math.h>'
 allowed "BLAS in cpu" src/backend/cpu/a.c '#include <cblas.h>' '#include <omp.h>' '#ifdef ZONAL_HAVE_OPENBLAS'
+allowed "MPI in dist" src/dist/a.c '#include <mpi.h>' '#ifdef ZONAL_HAVE_MPI' '#endif'
+allowed "MPI in its own header" include/zonal/mpi.h '#include <mpi.h>'
+refused "MPI in the losses" "MPI belongs to src/dist" src/loss/a.c '#include <mpi.h>'
+refused "the losses of ranks knowing dist" "loss may not know dist" src/loss/a.c '#include "dist/job.h"'
 allowed "JPEG in data" src/data/a.c '#include <jpeglib.h>' '#ifdef ZONAL_HAVE_JPEG' '#endif'
 allowed "CUDA in cuda" src/backend/cuda/a.cu '#include <cuda_runtime.h>'
 allowed "cuDNN in the layers of CUDA" src/backend/cuda/training/a.cu '#include <cudnn.h>' \

@@ -52,16 +52,21 @@ mv "$first" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libzonal.a)")
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 
-# Every installed header must stand alone, in C and for a C++ compiler too.
+# Every installed header must stand alone, in C and for a C++ compiler too; zonal/mpi.h where there is
+# an MPI.
 headers_alone() {
-    local header name language
+    local header name language mpi
+    read -ra mpi <<<"$(pkg-config --cflags-only-I mpi-c 2>/dev/null | sed 's/-I/-isystem /g')"
     for header in "$prefix"/include/zonal/*.h; do
         name=zonal/$(basename "$header")
+        if [[ $name == zonal/mpi.h ]] && ! echo '#include <mpi.h>' | "$cc" -fsyntax-only "${mpi[@]}" -x c -; then
+            continue
+        fi
         for language in c c++; do
             if [[ $language == c++ ]] && ! command -v c++ >/dev/null; then continue; fi
             echo "#include <$name>" |
                 "$cc" -x "$language" -Wall -Wextra -Werror -pedantic -fsyntax-only \
-                    -I "$prefix/include" - || return 1
+                    -I "$prefix/include" "${mpi[@]}" - || return 1
         done
     done
 }

@@ -80,6 +80,18 @@ def alone():
         report(json.loads(job.text()) == one, f"{kind}, 1 rank: as without a launcher", job.text())
 
 
+def same_bits():
+    """Sums are made in the order of the ranks, whatever carries them."""
+    texts = []
+    for kind in ("tcp", "tcp", "mpi") if MPI else ("tcp", "tcp"):
+        command = [PROGRAM, "loss", "x101.npy", "--method", "kl-heat", "--precision", "fp32", "--grad", "g.npy", "--json"]
+        text = launcher.run(kind, 3, command).text()
+        with open("g.npy", "rb") as file:
+            texts.append((text, file.read()))
+        os.remove("g.npy")
+    report(texts[1:] == texts[:-1], "the same bits again, and over TCP and MPI", [text for text, _ in texts])
+
+
 def failed(name, ranks, status, text, *arguments, **extra):
     """One line of ours, one exit status, and no file."""
     before = sorted(os.listdir())
@@ -113,6 +125,7 @@ def main():
         os.chdir(folder)
         equal_to_one_process()
         alone()
+        same_bits()
         refused()
         report(sorted(os.listdir()) == ["fortran.npy", "x101.npy", "x5.npy"], "no file is left", os.listdir())
         os.chdir("/")

@@ -12,6 +12,9 @@ import launcher
 from harness import case, finish, report, skip
 
 TOOL = os.path.abspath(sys.argv[1])
+# The NCCL that does nothing, before any other.
+FAKE = os.path.join(os.path.dirname(TOOL), "fake_nccl")
+os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (FAKE, os.environ.get("LD_LIBRARY_PATH"))))
 KINDS = ["tcp"] + (["mpi"] if launcher.has_mpi(TOOL) else [])
 if "mpi" not in KINDS:
     skip("ranks over MPI", "built without MPI, or no mpirun")
@@ -36,10 +39,8 @@ def check_failed(name, job, status, sentence):
 
 
 for kind in KINDS:
-    for ranks in (2, 3):
+    for ranks in (2, 3) if kind == "tcp" else (3,):
         check_done(f"{kind}: collectives, {ranks} ranks", tool(kind, ranks, "collectives"))
-    check_done(f"{kind}: texts and flags", tool(kind, 3, "text"))
-    check_done(f"{kind}: the same settings", tool(kind, 3, "same", "batch=256", "seed=1", "empty="))
     check_failed(f"{kind}: another value", tool(kind, 3, "same", "batch=256", "seed=1", "2:seed=4"), 2,
                  "the ranks differ in seed: rank 0 has 1, rank 2 has 4; start all of them with the same "
                  "program, options and data")
@@ -47,6 +48,8 @@ for kind in KINDS:
                  "rank 1: the disk is full")
     if kind == "mpi":
         continue  # mpirun takes its time, and what follows is the same code
+    check_done(f"{kind}: texts and flags", tool(kind, 3, "text"))
+    check_done(f"{kind}: the same settings", tool(kind, 3, "same", "batch=256", "seed=1", "empty="))
     check_failed(f"{kind}: a missing value", tool(kind, 2, "same", "batch=256", "0:data=x"), 2,
                  "the ranks differ in data: rank 0 has x, rank 1 has nothing; start all of them with the "
                  "same program, options and data")
@@ -59,9 +62,35 @@ for kind in KINDS:
 
     @case(f"{kind}: ranks, and their places on the machine")
     def _():
-        job = tool(kind, 3, "describe")
+        job = tool(kind, 3, "describe", "unbound")
         lines = sorted(job.text().splitlines())
         assert lines == [f"{r} of 3, local {r}, {kind}" for r in range(3)] + ["done"], job.text()
+
+
+# ---- devices, with the NCCL that does nothing ----
+
+for kind in KINDS:
+    check_done(f"{kind}: ranks with a device each take NCCL", tool(kind, 2, "device", "own"))
+    job = launcher.Job(kind, 3, [TOOL, "device", "--rank-timeout", "2", "hang", "1:asleep"])
+    if kind == "tcp":  # nobody else ends the one that sleeps
+        job.processes[0].wait(20), job.processes[2].wait(20)
+        job.processes[1].kill()
+    check_failed(f"{kind}: one rank does not come to NCCL's call", job.wait(20), 1,
+                 "rank 1 of 3 has not answered for 2 s: stuck, stopped or cut off; start the job again, or give "
+                 "ranks more time with --rank-timeout")
+check_done("tcp: ranks that share a device do not take NCCL", tool("tcp", 2, "device", "shared"))
+check_failed("tcp: work that never ends", launcher.run("tcp", 2, [TOOL, "device", "--rank-timeout", "2", "hang"]), 1,
+             "all ranks answer, but wait for each other in different calls: this is a fault of the program")
+
+
+@case("mpi: the example, a plan with an MPI of the caller's own")
+def _():
+    if "mpi" not in KINDS:
+        return
+    example = os.path.join(os.path.dirname(TOOL), "example_mpi")
+    texts = [launcher.run("mpi", ranks, [example]).text() for ranks in (1, 3)]
+    assert texts[0].startswith("1000 rows on 1 ranks: 0."), texts
+    assert texts[1] == texts[0].replace("on 1 ranks", "on 3 ranks"), texts
 
 
 # ---- how ranks find each other ----

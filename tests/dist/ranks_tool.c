@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 #include "dist/job.h"
+#include "nccl_device.h"
 
 typedef struct settings {
     zonal__job_options ranks;
@@ -171,18 +173,18 @@ static zonal_status fail(state *j) {
     return status;
 }
 
-/* key=value of all ranks, RANK:key=value of one, in place of an earlier value. */
+/* key=value of all ranks, RANK:key=value of one, in place of an earlier value. The words are cut in
+ * place. */
 static zonal_status same(state *j) {
     enum { MOST = 32 };
     zonal__agreement list[MOST];
-    int64_t count = 0;
+    int64_t count = 0, at;
     for (int i = 0; i < j->words && count < MOST; i++) {
-        const char *own = own_word(j, i), *text = own ? own : j->word[i];
-        char *key = strdup(text), *equals = strchr(key, '=');
-        if (!equals || (!own && strspn(text, "0123456789") && strchr(text, ':'))) continue;
+        const char *own = own_word(j, i);
+        char *key = j->word[i] + (own ? own - j->word[i] : 0), *equals = strchr(key, '=');
+        if (!equals || (!own && strspn(key, "0123456789") && strchr(key, ':'))) continue;
         *equals = '\0';
-        int64_t at = 0;
-        while (at < count && strcmp(list[at].key, key) != 0) at++;
+        for (at = 0; at < count && strcmp(list[at].key, key) != 0;) at++;
         list[at] = (zonal__agreement){key, equals + 1};
         count += at == count;
     }
@@ -212,6 +214,11 @@ static zonal_status text(state *j) {
 }
 
 static zonal_status describe(state *j) {
+    int share = zonal__processors() / zonal__job_count(j->job);
+    EXPECT(zonal__job_threads(j->job, 3) == 3);
+    if (zonal__job_count(j->job) == 1) EXPECT(zonal__job_threads(j->job, 0) == 0);
+    /* started on one machine, without processors of their own */
+    if (j->words > 0) EXPECT(zonal__job_threads(j->job, 0) == (share > 1 ? share : 1));
     printf("%d of %d, local %d, %s\n", zonal__job_rank(j->job), zonal__job_count(j->job),
            zonal__job_local(j->job), zonal__job_transport(j->job));
     fflush(stdout);
@@ -238,11 +245,30 @@ static zonal_status work(state *j) {
     return ZONAL_OK;
 }
 
+/* A device of NCCL's for each rank ("own") or one for all ("shared"); "hang": its work never ends,
+ * and one rank (RANK:asleep) does not even wait for it. */
+static zonal_status device(state *j) {
+    const zonal_communicator *c, *again;
+    const zonal__device *d = nccl_device();
+    char id[32];
+    int own = strcmp(j->word[0], "shared") != 0;
+    snprintf(id, sizeof id, "bus %d", own ? zonal__job_rank(j->job) : 7);
+    nccl_device_id = id;
+    ZONAL_TRY(zonal__job_on(j->job, d, &c));
+    EXPECT(c && c->on_device == own && c->ranks == zonal__job_count(j->job));
+    ZONAL_TRY(zonal__job_on(j->job, d, &again));
+    EXPECT(again == c);
+    ZONAL_TRY(zonal__job_wait(j->job, d, NULL));
+    if (own_word(j, 1)) sleep(60);
+    nccl_device_done = strcmp(j->word[0], "hang") != 0;
+    return zonal__job_wait(j->job, d, NULL);
+}
+
 static const struct {
     const char *name;
     zonal_status (*run)(state *j);
-} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same}, {"text", text},
-             {"describe", describe},       {"work", work}};
+} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same},    {"text", text},
+             {"describe", describe},       {"work", work}, {"device", device}};
 
 static int speak(const state *j, zonal_status status) {
     if (status == ZONAL_OK) return 0;

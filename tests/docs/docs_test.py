@@ -12,8 +12,8 @@ PAGES += sorted(os.path.join(DOCS, name) for name in os.listdir(DOCS) if name.en
 # What the formulas use of TeX, all of it known to MathJax.
 COMMANDS = set(
     "ast bar begin Big binom cdot chi cos dots ell end frac ge geq in infty int Lambda lambda le left leq "
-    "log lVert lvert mathbb max mu ne neq phi pi propto prod psi qquad quad rho right rVert rvert sigma sqrt "
-    "sum text tfrac theta times to varphi".split()
+    "log lVert lvert mathbb max mu ne neq partial phi pi propto prod psi qquad quad rho right rVert rvert "
+    "sigma sin sqrt sum text tfrac theta times to varphi".split()
 )
 
 

@@ -1,7 +1,7 @@
-"""The Python package: an sdist, a wheel made from it alone, and all its tests in a virtual environment that has
-nothing but the wheel and this Python's own modules.
+"""The Python package: an sdist, a wheel made from it alone, and all its tests in a virtual environment that
+has nothing but the wheel and this Python's own modules.
 
-    python_test.py [slow]
+    python_test.py [slow]     slow: what torch.compile's own compiler makes of the modules, and the bench
 
 Where scikit-build-core is not to be had, the tests run on the sources and the library of the build folder.
 """
@@ -38,8 +38,9 @@ def build(script, what, folder):
 
 def check_sdist(names):
     """Whatever git knows of the sources is in it."""
-    tracked = subprocess.run(["git", "-C", SOURCE, "ls-files", "src", "include", "cmake", "bindings/python/zonal"],
-                             stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout.split("\n")
+    folders = ["src", "include", "cmake", "bindings/python/zonal"]
+    tracked = subprocess.run(["git", "-C", SOURCE, "ls-files", *folders], stdout=subprocess.PIPE,
+                             universal_newlines=True, check=True).stdout.split("\n")
     missing = [name for name in tracked if name and name not in names]
     if missing:
         raise AssertionError(f"the sdist lacks {missing[:5]}")
@@ -54,15 +55,17 @@ def check_wheel(wheel, scratch):
         if libraries != ["zonal/libzonal.so"] or "zonal/py.typed" not in names:
             raise AssertionError(names)
         library = archive.extract("zonal/libzonal.so", scratch)
-    told = subprocess.run(["readelf", "-d", library], stdout=subprocess.PIPE, universal_newlines=True, check=True)
-    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", told.stdout))
-    if not needed <= SYSTEM or re.search(r"\((RPATH|RUNPATH)\)", told.stdout):
-        raise AssertionError(f"the library needs {needed - SYSTEM}, or has a path of this machine:\n{told.stdout}")
+    told = subprocess.run(["readelf", "-d", library], stdout=subprocess.PIPE, universal_newlines=True,
+                          check=True).stdout
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", told))
+    if not needed <= SYSTEM or re.search(r"\((RPATH|RUNPATH)\)", told):
+        raise AssertionError(f"the library needs {needed - SYSTEM}, or has a path of this machine:\n{told}")
 
 
 def environment(wheel, folder):
     """A virtual environment with the wheel; numpy and PyTorch are those of this Python."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", folder], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", folder],
+                   check=True)
     python = os.path.join(folder, "bin/python")
     installed = subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -73,14 +76,17 @@ def environment(wheel, folder):
     return python
 
 
-def run_package_tests(python, scratch, **extra):
+def run_package_tests(python, scratch, *pattern, **extra):
     """Adds the counts of the package's own tests to this one's."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ZONAL_LIBRARY")}
-    done = subprocess.run([python, TESTS], cwd=scratch, env={**variables, "PYTHONDONTWRITEBYTECODE": "1", **extra},
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("PYTHONPATH", "ZONAL_LIBRARY"):
+        variables.pop(name, None)
+    done = subprocess.run([python, TESTS, *pattern], cwd=scratch, env={**variables, **extra},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     print(done.stdout)
     counts = COUNTS.findall(done.stdout)
-    report(counts and done.returncode in (0, 1), "the package's tests ran to their end", f"status {done.returncode}")
+    ended = counts and done.returncode in (0, 1)
+    report(ended, "the package's tests ran to their end", f"status {done.returncode}")
     if counts:
         passed, failed, skipped = map(int, counts[-1])
         harness.passed += passed
@@ -88,12 +94,16 @@ def run_package_tests(python, scratch, **extra):
         harness.skipped += skipped
 
 
-def test_wheel(scratch, extra):
+def on_the_sources():
+    return {"PYTHONPATH": os.path.join(SOURCE, "bindings/python"),
+            "ZONAL_LIBRARY": os.path.join(BUILD, "libzonal.so")}
+
+
+def test_wheel(scratch):
     sdist = build(os.path.join(SOURCE, "scripts/python.sh"), "sdist", scratch + "/out")
     if sdist is None:
-        skip("sdist and wheel", "scikit-build-core is not installed and could not be had: pip install scikit-build-core")
-        run_package_tests(sys.executable, scratch, PYTHONPATH=os.path.join(SOURCE, "bindings/python"),
-                          ZONAL_LIBRARY=os.path.join(BUILD, "libzonal.so"), **extra)
+        skip("sdist and wheel", "scikit-build-core is not to be had: pip install scikit-build-core")
+        run_package_tests(sys.executable, scratch, **on_the_sources())
         return
     with tarfile.open(sdist) as archive:
         archive.extractall(scratch)
@@ -103,13 +113,16 @@ def test_wheel(scratch, extra):
     wheel = build(unpacked + "/scripts/python.sh", "wheel", scratch + "/out")
     report(True, "a wheel is built from the sdist alone")
     case("the wheel carries what it needs")(lambda: check_wheel(wheel, scratch + "/wheel"))
-    run_package_tests(environment(wheel, scratch + "/venv"), scratch, **extra)
+    run_package_tests(environment(wheel, scratch + "/venv"), scratch)
 
 
 def main():
-    extra = {"ZONAL_SLOW_TESTS": "1"} if "slow" in sys.argv else {}
     with tempfile.TemporaryDirectory() as scratch:
-        test_wheel(scratch, extra)
+        if "slow" in sys.argv:  # those of test_bench.py and test_modules.py
+            run_package_tests(sys.executable, scratch, "test_[bm]*.py", **on_the_sources(),
+                              ZONAL_SLOW_TESTS="1")
+        else:
+            test_wheel(scratch)
     finish()
 
 

@@ -1,5 +1,5 @@
-"""The losses once more, as the paper and docs/mathematics.md print them: plain PyTorch in float64, all pairs at
-once, derivatives by autograd. Nothing here is shared with the library."""
+"""The losses once more, as the paper and docs/mathematics.md print them: plain PyTorch in float64, all pairs
+at once, derivatives by autograd. Nothing here is shared with the library."""
 import math
 
 import numpy as np
@@ -55,7 +55,7 @@ def series(c, d, a):
 
 
 def marginal(d, points=400):
-    """Nodes and weights of the law of one coordinate of a uniform point: u = sin(theta), density cos^(d-2)."""
+    """Nodes and weights for one coordinate of a uniform point: u = sin(theta), density cos^(d-2)."""
     x, w = np.polynomial.legendre.leggauss(points)
     theta = x * math.pi / 2
     w = w * np.cos(theta) ** (d - 2)

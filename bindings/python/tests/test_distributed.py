@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import signal
 import tempfile
 import traceback
 import unittest
@@ -17,6 +18,9 @@ except ImportError:
     torch = None
 
 import zonal
+
+if torch is not None:
+    from zonal._collectives import Communicator
 
 DIM = 12
 # Rows of each rank: even, uneven, some without any.
@@ -214,8 +218,6 @@ class Cables:
         self.patches = []
 
     def __enter__(self):
-        from zonal._collectives import Communicator
-
         for name in self.NAMES:
             patch = mock.patch.object(Communicator, name, self.wrap(getattr(Communicator, name)))
             patch.start()
@@ -235,6 +237,30 @@ class Cables:
     def __exit__(self, *_):
         for patch in self.patches:
             patch.stop()
+
+
+def check_interrupt(rank, ranks):
+    """Ctrl-C in the middle of a call: the call is finished, so that the ranks stay together, and then raises."""
+    if ranks == 1:
+        return
+    module = zonal.distributed.GlobalBatch(zonal.losses.MMD("band"))
+    z = draw(4, torch.float32)
+    value = module(z)
+    reduce = Communicator._all_reduce
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return reduce(*arguments)
+
+    with mock.patch.object(Communicator, "_all_reduce", interrupted):
+        fresh = zonal.distributed.GlobalBatch(zonal.losses.MMD("band"))
+        try:
+            fresh(z)
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("not interrupted")
+    assert bool(module(z) == value)
 
 
 def check_module(rank, ranks):
@@ -273,6 +299,7 @@ CHECKS = [
     check_training,
     check_refusals,
     check_failing_collectives,
+    check_interrupt,
     check_module,
 ]
 

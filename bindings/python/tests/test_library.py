@@ -17,8 +17,8 @@ const char *zonal_version(void) { return "%s"; }
 
 def importing(library):
     """The last line that `import zonal` leaves on stderr; empty if it succeeds."""
-    done = subprocess.run([sys.executable, "-c", "import zonal"], env={**os.environ, "ZONAL_LIBRARY": library},
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", "import zonal"], stderr=subprocess.PIPE, timeout=60,
+                          universal_newlines=True, env={**os.environ, "ZONAL_LIBRARY": library})
     return done.stderr.strip().split("\n")[-1], done.returncode
 
 

@@ -1,4 +1,4 @@
-"""The losses against a plain re-statement of their formulas, by differences, and at points known in closed form."""
+"""The losses against a plain re-statement of their formulas, by differences, and at known points."""
 import math
 
 import plain
@@ -15,12 +15,14 @@ PAIRS = [
     ("mmd-heat other reading", MMD(without_multiplicity=True),
      lambda z: plain.mmd(z, plain.heat(D, 5 / D, with_multiplicity=False))),
     ("mmd-heat u", MMD(estimator="u"), lambda z: plain.u_statistic(z, plain.heat(D, 5 / D))),
-    ("mmd-heat raw", MMD(raw=True), lambda z: plain.mmd(z, plain.heat(D, 5 / D)) * (1 - plain.heat(D, 5 / D)[0])),
+    ("mmd-heat raw", MMD(raw=True),
+     lambda z: plain.mmd(z, plain.heat(D, 5 / D)) * (1 - plain.heat(D, 5 / D)[0])),
     ("mmd-band", MMD("band"), lambda z: plain.mmd(z, plain.band(D, 2))),
     ("mmd-band 4", MMD("band", band=4), lambda z: plain.mmd(z, plain.band(D, 4))),
     ("mmd-band by pairs", MMD("band", implementation="pairs"), lambda z: plain.mmd(z, plain.band(D, 2))),
     ("mmd-induced", MMD("induced"), lambda z: plain.mmd_of(z, lambda c: plain.induced(c, D, D))),
-    ("mmd-induced scale", MMD("induced", scale=1), lambda z: plain.mmd_of(z, lambda c: plain.induced(c, D, 1))),
+    ("mmd-induced scale", MMD("induced", scale=1),
+     lambda z: plain.mmd_of(z, lambda c: plain.induced(c, D, 1))),
     ("mmd-poisson", MMD("poisson", r=0.25), lambda z: plain.mmd_of(z, lambda c: plain.poisson(c, D, 0.25))),
     ("mmd-spectrum", MMD("spectrum", spectrum=[1, 0.5, 0.25]),
      lambda z: plain.mmd(z, plain.normalised([1, 0.5, 0.25], D))),
@@ -95,7 +97,8 @@ class KnownPoints(Case):
     def test_orthonormal_rows(self):
         """m = 1/d and M = I/d: D = b_1/d; b_1 is d : d + (d-1)(d+2)/2 under band(2)."""
         d = 16
-        self.assert_close(MMD("band")(torch.eye(d, dtype=torch.float64)), 1 / (d + (d - 1) * (d + 2) / 2), 1e-12)
+        value = MMD("band")(torch.eye(d, dtype=torch.float64))
+        self.assert_close(value, 1 / (d + (d - 1) * (d + 2) / 2), 1e-12)
 
     def test_lengths_and_rotations_do_not_matter(self):
         z = rows(20, D, grad=False)
@@ -119,7 +122,7 @@ class KnownPoints(Case):
                 self.assertTrue(torch.equal(derivative, results[0][1]))
 
     def test_sliced_losses_tend_to_the_induced_kernel(self):
-        """One draw of 4096 slices scatters by about 1 %; [-8, 8] with 65 knots takes the quadrature out of it."""
+        """One draw of 4096 slices scatters by about 1 %; [-8, 8] with 65 knots makes the quadrature exact."""
         z = rows(30, D)
         many = SUSReg(slices=4096, knots=65, range=(-8, 8)).eval()
         self.assert_close(many(z), MMD("induced")(z), 0.03)
@@ -157,7 +160,8 @@ class Objectives(Case):
                     self.assert_close(value, stated(z), 1e-10)
                     self.assert_close(derivative, gradient(stated, z), 1e-9)
                     self.assert_close(parts.total, value.detach(), 1e-15)
-                    self.assert_close(parts.invariance, plain.invariance(z, global_views, method != "sigreg"), 1e-12)
+                    alignment = plain.invariance(z, global_views, method != "sigreg")
+                    self.assert_close(parts.invariance, alignment, 1e-12)
                     self.assert_close(parts.discrepancy, sum(map(discrepancy, z)) / views, 1e-10)
 
     def test_gradcheck(self):
@@ -212,7 +216,8 @@ class Objectives(Case):
 class Steps(Case):
     def test_each_training_step_draws_anew(self):
         z = rows(9, D)
-        for loss, stated in ((SUSReg(slices=20, seed=3), plain.susreg), (SIGReg(slices=20, seed=3), plain.sigreg)):
+        for made, stated in ((SUSReg, plain.susreg), (SIGReg, plain.sigreg)):
+            loss = made(slices=20, seed=3)
             for step in range(3):
                 with self.subTest(loss.method, step=step):
                     self.assertEqual(loss.step, step)

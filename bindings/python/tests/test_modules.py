@@ -137,7 +137,8 @@ class Compiled(Case):
     def test_objective(self):
         for method in ("mmd-heat", "susreg"):
             with self.subTest(method):
-                eager, compiled = self.equal_to_eager(lambda: SphereJEPALoss(method), rows(3, 9, 4, grad=False))
+                views = rows(3, 9, 4, grad=False)
+                eager, compiled = self.equal_to_eager(lambda: SphereJEPALoss(method), views)
                 for got, expected in zip(compiled.parts, eager.parts):
                     self.assert_close(got, expected, 1e-14)
 
@@ -168,7 +169,7 @@ class Compiled(Case):
                                 ("float", (z.float(), None, "kl-heat", "", "", 0, 0, True)),
                                 ("value alone", (z, None, "mmd-heat", "", "", 1, 0, False)),
                                 ("with a step", (z, torch.tensor(3), "susreg", "slices=8", "", 0, 0, True)),
-                                ("transposed", (rows(D, 9, grad=False).T, None, "mmd-heat", "", "", 0, 0, True)),
+                                ("transposed", (z.T.contiguous().T, None, "mmd-heat", "", "", 0, 0, True)),
                                 ("views", (rows(2, 9, D, grad=False), None, "mmd-heat", "", "", 0, 2, True))):
             with self.subTest(name):
                 torch.library.opcheck(op, arguments)
@@ -276,8 +277,8 @@ class BadInput(Case):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             for loss in (MMD(), KL(), MMD("band")):
                 with self.subTest(loss.method, dtype=dtype):
-                    self.refused(ValueError, "row 4 holds a number that is not finite", loss, nan.to(dtype))
-                    self.refused(ValueError, "row 3 holds a number that is not finite", loss, infinite.to(dtype))
+                    self.refused(ValueError, "row 4 holds a number that is not", loss, nan.to(dtype))
+                    self.refused(ValueError, "row 3 holds a number that is not", loss, infinite.to(dtype))
                     self.refused(ValueError, "row 7 is zero", loss, zero.to(dtype))
 
     def test_shapes(self):

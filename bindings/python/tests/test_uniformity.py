@@ -88,8 +88,11 @@ class Program(unittest.TestCase):
                 [PROGRAM, "test", folder + "/x.npy", "--json", *flags], stdout=subprocess.PIPE, check=True
             )
         want, found = json.loads(done.stdout), zonal.test_uniformity(x, **options)
-        for name in ("n", "d", "mean_cosine", "effective_rank", "directions", "verdict", "skipped"):
+        for name in ("n", "d", "mean_cosine", "verdict", "skipped"):
             self.assertEqual(getattr(found, name), want[name], name)
+        # The program may have LAPACK, and a wheel has not: their eigenvalues differ in the last digits.
+        for name in ("effective_rank", "directions"):
+            self.assertAlmostEqual(getattr(found, name), want[name], delta=1e-12 * want[name])
         self.assertEqual([test.name for test in found.tests], [test["name"] for test in want["tests"]])
         for test, other in zip(found.tests, want["tests"]):
             for name in ("statistic", "sd", "p", "p_lower"):

@@ -20,6 +20,7 @@ _HOMES = {
     "callbacks": None,
     "collapse_report": "uniformity",
     "distributed": None,
+    "jax": None,
     "kernel_profile": "kernels",
     "load_backbone": "runs",
     "losses": None,

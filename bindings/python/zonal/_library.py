@@ -44,7 +44,8 @@ _FALLIBLE: Mapping[str, List[Any]] = {
     "zonal_plan_status": [c_void_p],
     "zonal_plan_get": [c_void_p, c_char_p, POINTER(c_double)],
     "zonal_plan_get_text": [c_void_p, c_char_p, POINTER(c_char_p)],
-    "zonal_objective_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_void_p)],
+    "zonal_objective_make_with": [c_void_p, c_char_p, c_char_p, c_int64, c_int64, c_int64, c_int64,
+                                  POINTER(c_void_p)],
     "zonal_objective_execute": [c_void_p, c_void_p, c_void_p, c_void_p],
     "zonal_objective_status": [c_void_p],
     "zonal_objective_get": [c_void_p, c_char_p, POINTER(c_double)],
@@ -108,7 +109,7 @@ def declare(name: str, arguments: List[Any], result: Any = None, fallible: bool 
     try:
         function = getattr(lib, name)
     except AttributeError:
-        raise ImportError(f"{path()} has no {name}, since it was built from other sources: {_REMEDY}") from None
+        raise ImportError(f"{path()} has no {name}, as it was built from other sources: {_REMEDY}") from None
     function.argtypes = arguments
     function.restype = c_int if fallible else result
     if fallible:

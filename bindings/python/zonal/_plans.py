@@ -93,8 +93,8 @@ class Pool:
                 idle = [k for k, made in self._idle.items() if made and k._replace(stream=0) == key]
                 if not idle:
                     raise RuntimeError(
-                        "a zonal loss cannot make its plan while a CUDA graph is being captured: call it once "
-                        "with this shape and dtype before the capture, as in any warm-up")
+                        "a zonal loss cannot make its plan while a CUDA graph is being captured: call it "
+                        "once with this shape and dtype before the capture, as in any warm-up")
                 self._captured[key] = self._idle[idle[-1]].pop()
                 self._count -= 1
             return self._captured[key]

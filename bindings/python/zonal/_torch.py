@@ -94,8 +94,8 @@ _NO_VMAP = "a zonal loss takes one batch at a time: call it in a loop instead of
 
 
 class _Product(torch.autograd.Function):
-    """gradient * factor under create_graph=True: right as a number, refused if it is differentiated. It takes z
-    so that it is known to depend on it."""
+    """gradient * factor under create_graph=True: right as a number, refused if it is differentiated. It
+    takes z so that it is known to depend on it."""
 
     @staticmethod
     def forward(ctx: Any, z: Any, gradient: Any, factor: Any) -> Any:
@@ -253,7 +253,8 @@ def _of_known_dtype(z: torch.Tensor, precision: Optional[str]) -> torch.Tensor:
     if z.dtype not in _WORDS:
         raise TypeError(f"a zonal loss has no use for {z.dtype}: use z.float()")
     if not cuda and precision not in (None, _WORDS[z.dtype]):
-        raise ValueError(f"precision={precision!r} is for CUDA; on the CPU it is that of the tensor, {z.dtype}")
+        raise ValueError(f"precision={precision!r} is for CUDA; on the CPU it is that of the tensor, "
+                         f"{z.dtype}")
     return z
 
 

@@ -18,8 +18,8 @@ that goes with the dimension is a text: t="5/d".
     bfloat16 (CUDA)             float32, from and to bfloat16
     float16 (CUDA)              float32, since a gradient in float16 underflows before it is scaled
 
-On CUDA nothing waits for the GPU. A row that is zero or not finite, which is a ValueError on the CPU, gives NaN
-there, and check() says which row it was. In a CUDA graph, call the loss once with that shape before the
+On CUDA nothing waits for the GPU. A row that is zero or not finite, which is a ValueError on the CPU, gives
+NaN there, and check() says which row it was. For a CUDA graph, call the loss once with that shape before the
 capture; graphs that hold the same loss must not be replayed at the same time.
 """
 
@@ -70,8 +70,8 @@ class _Loss(torch.nn.Module):
         self.options = _library.options_text(options)
 
     def check(self) -> None:
-        """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has met
-        a row that was zero or not finite since the last check."""
+        """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has
+        met a row that was zero or not finite since the last check."""
         for made in pool.made_for(self.method, self.options):
             made.status()
 
@@ -90,8 +90,8 @@ class _Exact(_Loss):
 class MMD(_Exact):
     """Maximum mean discrepancy from the uniform distribution, as its share of the value at collapse.
 
-    kernel: heat, band, induced, poisson, spectrum, or chordal (which has no gradient); its parameter is t, band,
-    scale (s^2), r or spectrum. Under band=1 and band=2 the cost is linear in the batch.
+    kernel: heat, band, induced, poisson, spectrum, or chordal (which has no gradient); its parameter is t,
+    band, scale (s^2), r or spectrum. Under band=1 and band=2 the cost is linear in the batch.
 
     >>> loss = MMD(kernel="heat", t="5/d")
     >>> round(loss(torch.ones(4, 16)).item(), 6)  # collapse
@@ -105,7 +105,8 @@ class MMD(_Exact):
     def __init__(self, kernel: str = "heat", *, t: Optional[Number] = None, band: Optional[Number] = None,
                  scale: Optional[Number] = None, r: Optional[Number] = None,
                  spectrum: Union[None, str, Sequence[float]] = None, **options: Any) -> None:
-        super().__init__(f"mmd-{kernel}", _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum))
+        own = _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum)
+        super().__init__(f"mmd-{kernel}", own)
 
 
 class KSD(_Exact):
@@ -118,12 +119,13 @@ class KSD(_Exact):
     def __init__(self, kernel: str = "heat", *, t: Optional[Number] = None, band: Optional[Number] = None,
                  scale: Optional[Number] = None, r: Optional[Number] = None,
                  spectrum: Union[None, str, Sequence[float]] = None, **options: Any) -> None:
-        super().__init__(f"ksd-{kernel}", _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum))
+        own = _given(options, t=t, band=band, scale=scale, r=r, spectrum=spectrum)
+        super().__init__(f"ksd-{kernel}", own)
 
 
 class KL(_Exact):
-    """Kullback-Leibler divergence from the uniform distribution, by a leave-one-out density estimate; at least
-    three rows.
+    """Kullback-Leibler divergence from the uniform distribution, by a leave-one-out density estimate; at
+    least three rows.
 
     kernel: heat (t="2/d" unless given), induced, poisson or spectrum. Their parameters are those of MMD, and
     kl_norm is "auto" or "paper".
@@ -146,8 +148,9 @@ def _given(options: Dict[str, Any], **named: Any) -> Dict[str, Any]:
 
 
 class _Stepped(_Loss):
-    """A loss whose directions are drawn anew for each step. The counter advances in training mode alone. It is
-    part of the state_dict, and stays on the CPU wherever the module goes: reading it must not wait for a GPU."""
+    """A loss whose directions are drawn anew for each step. The counter advances in training mode alone. It
+    is part of the state_dict, and stays on the CPU wherever the module goes: reading it must not wait for a
+    GPU."""
 
     def __init__(self, method: str, options: Dict[str, Any]) -> None:
         super().__init__(method, options)
@@ -166,8 +169,9 @@ class _Stepped(_Loss):
     def _evaluate(self, z: torch.Tensor, global_views: int) -> Any:
         step = self._step
         if step is not None and self.training and _torch.is_capturing(z):
-            raise RuntimeError(f"{self.method} draws new directions at each step, and a captured CUDA graph would "
-                               "repeat those of its capture: leave the loss out of the graph, or call eval() on it")
+            raise RuntimeError(f"{self.method} draws new directions at each step, and a captured CUDA graph "
+                               "would repeat those of its capture: leave the loss out of the graph, or call "
+                               "eval() on it")
         result = _torch.evaluate(z, step, self.method, self.options, self.precision or "", self.threads,
                                  global_views)
         if step is not None and self.training:
@@ -192,8 +196,8 @@ class _Sliced(_Stepped):
 
 
 class SUSReg(_Sliced):
-    """Epps-Pulley's test against the sphere's marginal along random directions: the noisy estimate of MMD under the
-    induced kernel. Directions follow from seed and step.
+    """Epps-Pulley's test against the sphere's marginal along random directions: the noisy estimate of MMD
+    under the induced kernel. Directions follow from seed and step.
 
     >>> loss = SUSReg(slices=256, seed=1)
     >>> z = torch.randn(64, 16, generator=torch.Generator().manual_seed(0))
@@ -240,11 +244,12 @@ class SphereJEPALoss(_Stepped):
 
     with x = z/|z| and mu_n the mean over the first `global_views` views of sample n.
 
-    method: mmd-heat, mmd-band, ksd-heat, kl-heat, susreg ...; lam: 0.05 (KL: 0.5) unless given; gain: "auto",
-    "batch", "unit" or a number, or instead of it margin= or selectivity=. All options of the loss are keywords.
+    method: mmd-heat, mmd-band, ksd-heat, kl-heat, susreg ...; lam: 0.05 (KL: 0.5) unless given; gain:
+    "auto", "batch", "unit" or a number, or instead of it margin= or selectivity=. All options of the loss are
+    keywords.
 
-    Views are a tensor [V, B, d] or a list of V tensors [B, d], global ones first: crops of any size, as long as
-    every view has a row for every sample. Samples without some view have no place in the equation.
+    Views are a tensor [V, B, d] or a list of V tensors [B, d], global ones first: crops of any size, as long
+    as every view has a row for every sample. Samples without some view have no place in the equation.
 
     >>> loss = SphereJEPALoss("mmd-heat", lam=0.05, gain="auto", global_views=2)
     >>> z = torch.randn(2, 64, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -254,8 +259,8 @@ class SphereJEPALoss(_Stepped):
     """
 
     def __init__(self, method: str = "mmd-heat", lam: Optional[float] = None, gain: Number = "auto",
-                 global_views: int = 2, *, margin: Optional[float] = None, selectivity: Optional[float] = None,
-                 **options: Any) -> None:
+                 global_views: int = 2, *, margin: Optional[float] = None,
+                 selectivity: Optional[float] = None, **options: Any) -> None:
         super().__init__(method, options)
         if gain == "auto" and (margin is not None or selectivity is not None):
             gain_option: Optional[Number] = None
@@ -292,6 +297,6 @@ def _stacked(views: Sequence[torch.Tensor]) -> torch.Tensor:
     for view in views[1:]:
         for what in ("shape", "dtype", "device"):
             if getattr(view, what) != getattr(views[0], what):
-                raise ValueError(f"all views must have one {what}, since every sample has a row in every view: "
-                                 f"got {getattr(views[0], what)} and {getattr(view, what)}")
+                raise ValueError(f"all views must have one {what}, since every sample has a row in every "
+                                 f"view: got {getattr(views[0], what)} and {getattr(view, what)}")
     return torch.stack(views)

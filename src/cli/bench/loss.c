@@ -12,7 +12,6 @@
 #include "cli/common/timing.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "core/random.h"
 #include "loss/family.h"
 #include "loss/options.h"
 
@@ -138,27 +137,6 @@ static double count_gflop(const zonal_loss_options *loss, const zonal_plan_info 
     return (loss->discrepancy == ZONAL_DISCREPANCY_KL ? 6e-9 : 4e-9) * pairs;
 }
 
-/* Normal rows of the precision asked for; they are normalised inside, as in training. */
-static zonal_status draw_rows(int64_t n, int64_t d, zonal_precision precision, void **out) {
-    const zonal__random random = {.stream = ZONAL__STREAM_UNIFORM};
-    int is_double = precision == ZONAL_PRECISION_DOUBLE;
-    double *line;
-    zonal_status status;
-    ZONAL_TRY(zonal__alloc(n * d, is_double ? sizeof(double) : sizeof(float), "the rows", out));
-    status = ZONAL_NEW(&line, d, "a row");
-    for (int64_t i = 0; i < n && status == ZONAL_OK; i++) {
-        zonal__random_normal(&random, (uint64_t)i, d, line);
-        for (int64_t k = 0; k < d; k++) {
-            if (is_double)
-                ((double *)*out)[i * d + k] = line[k];
-            else
-                ((float *)*out)[i * d + k] = (float)line[k];
-        }
-    }
-    zonal__free(line);
-    return status;
-}
-
 static zonal_status time_loss(const settings *s, const zonal_loss_options *loss, row *r) {
     int64_t n = r->batch, d = s->dim;
     size_t size = loss->precision == ZONAL_PRECISION_DOUBLE ? sizeof(double) : sizeof(float);
@@ -173,7 +151,7 @@ static zonal_status time_loss(const settings *s, const zonal_loss_options *loss,
     r->implementation = loss->discrepancy >= ZONAL_DISCREPANCY_SUSREG
                             ? "slices"
                             : zonal__implementation_words[info.implementation];
-    ZONAL_TRY_GOTO(status, done, draw_rows(n, d, loss->precision, &x));
+    ZONAL_TRY_GOTO(status, done, zonal__cli_draw(0, n, d, loss->precision, &x));
     if (!zonal__device_is_host(s->device)) {
         zonal__cli_rows rows = {n, d, ZONAL_PRECISION_FP32, x, n};
         double us = 0;

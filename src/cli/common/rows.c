@@ -7,6 +7,7 @@
 #include "cli/common/timing.h"
 #include "core/memory.h"
 #include "core/npy.h"
+#include "core/random.h"
 #include "dist/job.h"
 
 static zonal_status read_rows(const zonal__npy *npy, int64_t begin, int quiet,
@@ -52,6 +53,27 @@ zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int 
         rows->x = NULL;
     }
     zonal__npy_close(&npy);
+    return status;
+}
+
+zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,
+                             void **out) {
+    const zonal__random random = {.stream = ZONAL__STREAM_UNIFORM};
+    int is_double = precision == ZONAL_PRECISION_DOUBLE;
+    double *line;
+    zonal_status status;
+    ZONAL_TRY(zonal__alloc(n * d, is_double ? sizeof(double) : sizeof(float), "the rows", out));
+    status = ZONAL_NEW(&line, d, "a row");
+    for (int64_t i = 0; i < n && status == ZONAL_OK; i++) {
+        zonal__random_normal(&random, (uint64_t)(first + i), d, line);
+        for (int64_t k = 0; k < d; k++) {
+            if (is_double)
+                ((double *)*out)[i * d + k] = line[k];
+            else
+                ((float *)*out)[i * d + k] = (float)line[k];
+        }
+    }
+    zonal__free(line);
     return status;
 }
 

@@ -28,6 +28,11 @@ zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
 zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int quiet, int rank,
                                    int ranks, zonal__cli_rows *rows);
 
+/* Rows "first" to first + n of a batch of normal ones, which losses normalise as in training:
+ * double or float, released with zonal__free. */
+zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,
+                             void **out);
+
 /* Plans run on rows that lie in host memory, whatever device the plan is for. */
 
 /* Executes the plan: the rows are copied to its device and the results back. gradient may be NULL.

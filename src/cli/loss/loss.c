@@ -374,6 +374,7 @@ static zonal_status prepare(const settings *s, const zonal__options *options, re
     r->loss.precision = (zonal_precision)s->precision;
     ZONAL_TRY(zonal__job_device_name(r->job, r->loss.device, name));
     memcpy(r->loss.device, name, sizeof name);
+    r->loss.threads = zonal__job_threads(r->job, r->loss.threads);
     ZONAL_TRY(zonal__device_open(r->loss.device, &device));
     if (!(device->backend->precisions & 1u << r->loss.precision) &&
         zonal__options_source(options, "precision") <= ZONAL__SOURCE_DEFAULT)

@@ -1,0 +1,185 @@
+/*
+ * zonal bench dist --model: from the times of one device and the speeds of links to the times of
+ * many. What of it was measured and what is assumed is printed with it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/dist.h"
+#include "cli/common/json_line.h"
+#include "core/text.h"
+
+typedef zonal__dist_bench bench;
+
+enum { MOST_TIMES = 16, FIRST_RANKS = 8, MOST_RANKS = 4096 };
+
+/* ---- the times of one device ----------------------------------------------------------------- */
+
+/* NAME:B:MS of this method in --times; returns how many there are. */
+static zonal_status read_times(const char *text, const char *method, int64_t *rows, double *seconds,
+                               int *count) {
+    *count = 0;
+    while (text && *text) {
+        char name[32], number[32], ms[32];
+        int length = 0;
+        if (sscanf(text, "%31[^:,]:%31[^:,]:%31[^:,]%n", name, number, ms, &length) != 3)
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "--times: expected NAME:B:MS, got \"%s\"", text);
+        if (strcmp(name, method) == 0) {
+            if (*count == MOST_TIMES)
+                return ZONAL_FAIL(ZONAL_ARGUMENT, "--times takes at most %d of a method",
+                                  MOST_TIMES);
+            ZONAL_TRY(zonal__text_int64(number, "--times", &rows[*count]));
+            ZONAL_TRY(zonal__text_double(ms, "--times", &seconds[*count]));
+            if (rows[*count] < 2 || seconds[*count] <= 0 ||
+                (*count > 0 && rows[*count] <= rows[*count - 1]))
+                return ZONAL_FAIL(ZONAL_ARGUMENT, "--times: B must grow and MS be positive");
+            seconds[(*count)++] *= 1e-3;
+        }
+        text += length;
+        if (*text == ',') text++;
+    }
+    return ZONAL_OK;
+}
+
+/* By the path that large batches take: moments where they pay. */
+static zonal_status find_cost(const bench *b, const char *method, zonal__cost *cost) {
+    static const int64_t sizes[] = {512, 4096};
+    int64_t rows[MOST_TIMES];
+    double seconds[MOST_TIMES];
+    zonal_loss_options loss;
+    int count;
+    ZONAL_TRY(zonal__dist_loss(b, method, &loss));
+    ZONAL_TRY(zonal__dist_cost(b, &loss, 1 << 20, cost));
+    ZONAL_TRY(read_times(b->settings->times, method, rows, seconds, &count));
+    if (b->settings->times && count > 0)
+        cost->foreign = 1; /* of another machine, and of a GPU, which has no cheaper own block */
+    if (cost->path == ZONAL__PATH_MOMENTS) loss.implementation = ZONAL_IMPLEMENTATION_MOMENTS;
+    for (int i = 0; count == 0 && i < 2; i++) {
+        rows[i] = sizes[i];
+        ZONAL_TRY(zonal__dist_time(b, &loss, 0, rows[i], &seconds[i], NULL));
+    }
+    zonal__cost_fit(cost, b->settings->dim, count > 0 ? count : 2, rows, seconds);
+    return ZONAL_OK;
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+/* A ring is as fast as its slowest link. */
+static zonal__link link_of(const zonal__dist_settings *s, int ranks) {
+    return ranks <= s->node ? (zonal__link){1e-6 * s->node_us, 1e9 * s->node_gb}
+                            : (zonal__link){1e-6 * s->net_us, 1e9 * s->net_gb};
+}
+
+static zonal__prediction predict(const bench *b, const zonal__cost *cost, int ranks, int64_t rows) {
+    zonal__link link = link_of(b->settings, ranks);
+    return zonal__predict(cost, ranks, rows, b->settings->dim, &link, 1);
+}
+
+/* The loss of all views as a part of a step. */
+static double share(const bench *b, const zonal__prediction *p, int64_t rows) {
+    const zonal__dist_settings *s = b->settings;
+    double step = 1e-3 * s->step_ms * (double)rows / (double)s->step_rows;
+    return (double)s->views * p->seconds / step;
+}
+
+static void print_line(const bench *b, const char *method, int ranks, int64_t rows,
+                       const zonal__prediction *p) {
+    zonal__json json;
+    if (!b->settings->json) {
+        printf("%-12s %6d %8lld %10lld %11.3f %11.3f %11.3f %7.2f %%  %s\n", method, ranks,
+               (long long)rows, (long long)(ranks * rows), 1e3 * p->seconds, 1e3 * p->compute,
+               1e3 * p->exchange, 100 * share(b, p, rows), p->hidden ? "hidden" : "");
+        return;
+    }
+    zonal__json_line_begin(&json);
+    zonal__json_key_text(&json, "method", method);
+    zonal__json_key_int(&json, "ranks", ranks);
+    zonal__json_key_int(&json, "rows", rows);
+    zonal__json_key_int(&json, "n", ranks * rows);
+    zonal__json_key_double(&json, "model_ms", 1e3 * p->seconds);
+    zonal__json_key_double(&json, "compute_ms", 1e3 * p->compute);
+    zonal__json_key_double(&json, "exchange_ms", 1e3 * p->exchange);
+    zonal__json_key_double(&json, "share", share(b, p, rows));
+    zonal__json_key_bool(&json, "hidden", p->hidden);
+    zonal__json_line_end(&json);
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
+
+/* The least rows of a rank at which the ring is hidden; 0: none up to 2^20. */
+static int64_t hidden_from(const bench *b, const zonal__cost *cost, int ranks) {
+    for (int64_t rows = 16; rows <= 1 << 20; rows += rows / 16)
+        if (predict(b, cost, ranks, rows).hidden) return rows;
+    return 0;
+}
+
+/* The largest batch, over all numbers of ranks up to 4096, whose loss takes less than 5 % of a
+ * step; 0: none. */
+static int64_t largest_batch(const bench *b, const zonal__cost *cost, int64_t rows, int *ranks) {
+    int64_t largest = 0;
+    for (int n = 1; n <= MOST_RANKS; n++) {
+        zonal__prediction p = predict(b, cost, n, rows);
+        if (share(b, &p, rows) < 0.05) {
+            largest = n * rows;
+            *ranks = n;
+        }
+    }
+    return largest;
+}
+
+static void print_consequences(const bench *b, const char *method, const zonal__cost *cost,
+                               const int64_t *rows, int count) {
+    if (cost->path == ZONAL__PATH_PAIRS)
+        printf("%-12s the ring is hidden from %lld rows a rank inside a machine, %lld between "
+               "machines\n",
+               method, (long long)hidden_from(b, cost, (int)b->settings->node),
+               (long long)hidden_from(b, cost, MOST_RANKS));
+    for (int i = 0; i < count; i++) {
+        int ranks = 0;
+        int64_t batch = largest_batch(b, cost, rows[i], &ranks);
+        if (batch == 0)
+            printf("%-12s %lld rows a rank: over 5 %% of a step on any number of ranks\n", method,
+                   (long long)rows[i]);
+        else
+            printf("%-12s %lld rows a rank: under 5 %% of a step up to B = %lld, on %d ranks%s\n",
+                   method, (long long)rows[i], (long long)batch, ranks,
+                   ranks == MOST_RANKS ? " (the most that was tried)" : "");
+    }
+}
+
+static void print_assumptions(const bench *b, const zonal__cost *cost) {
+    static const char *const work[] = {"b^2 d", "b d^2", "b d slices"};
+    const zonal__dist_settings *s = b->settings;
+    printf(
+        "links: %g GB/s and %g us inside machines of %lld ranks, %g GB/s and %g us between them\n"
+        "step: %g ms for %lld images on each rank, in proportion to its rows; %lld views\n",
+        s->node_gb, s->node_us, (long long)s->node, s->net_gb, s->net_us, s->step_ms,
+        (long long)s->step_rows, (long long)s->views);
+    for (int m = 0; m < b->methods; m++)
+        printf("%-12s %.4g ms + %.4g ns for a million of %s\n", b->method[m], 1e3 * cost[m].fixed,
+               1e15 * cost[m].rate, work[cost[m].path]);
+    printf("\n%-12s %6s %8s %10s %11s %11s %11s %9s\n", "loss", "ranks", "rows", "B", "ms",
+           "compute ms", "exchange ms", "of a step");
+}
+
+zonal_status zonal__dist_look_ahead(const bench *b) {
+    zonal__cost cost[ZONAL__DIST_METHODS];
+    int64_t rows[ZONAL__DIST_BATCHES];
+    int count;
+    ZONAL_TRY(zonal__list_int64(b->settings->rows, "--rows", 2, 1 << 20, ZONAL__DIST_BATCHES, rows,
+                                &count));
+    for (int m = 0; m < b->methods; m++) ZONAL_TRY(find_cost(b, b->method[m], &cost[m]));
+    if (!b->settings->json) print_assumptions(b, cost);
+    for (int m = 0; m < b->methods; m++)
+        for (int i = 0; i < count; i++)
+            for (int ranks = FIRST_RANKS; ranks <= MOST_RANKS; ranks *= 8) {
+                zonal__prediction p = predict(b, &cost[m], ranks, rows[i]);
+                print_line(b, b->method[m], ranks, rows[i], &p);
+            }
+    if (b->settings->json) return ZONAL_OK;
+    putchar('\n');
+    for (int m = 0; m < b->methods; m++) print_consequences(b, b->method[m], &cost[m], rows, count);
+    return ZONAL_OK;
+}

@@ -1,0 +1,72 @@
+#include "cli/bench/dist_model.h"
+
+#include <math.h>
+
+double zonal__cost_work(const zonal__cost *cost, int64_t rows, int64_t dim) {
+    double b = (double)rows, d = (double)dim;
+    switch (cost->path) {
+    case ZONAL__PATH_PAIRS:
+        return b * b * d;
+    case ZONAL__PATH_MOMENTS:
+        return b * d * d;
+    case ZONAL__PATH_SLICES:
+        return b * d * (double)cost->slices;
+    }
+    return NAN;
+}
+
+void zonal__cost_fit(zonal__cost *cost, int64_t dim, int count, const int64_t *rows,
+                     const double *seconds) {
+    double last = zonal__cost_work(cost, rows[count - 1], dim);
+    double first = zonal__cost_work(cost, rows[0], dim);
+    cost->fixed = 0;
+    cost->rate = seconds[count - 1] / last;
+    if (last <= first) return;
+    double rate = (seconds[count - 1] - seconds[0]) / (last - first);
+    double fixed = seconds[0] - rate * first;
+    if (rate <= 0 || fixed < 0) return;
+    cost->fixed = fixed;
+    cost->rate = rate;
+}
+
+/* A sum over the ranks of so many bytes. */
+static double sum_seconds(double bytes, int ranks, const zonal__link *link) {
+    if (ranks == 1) return 0;
+    return 2 * log2(ranks) * link->latency + 2 * (ranks - 1.) / ranks * bytes / link->bandwidth;
+}
+
+static zonal__prediction predict_ring(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
+                                      const zonal__link *link, int overlapped) {
+    double own = cost->fixed + cost->rate * zonal__cost_work(cost, rows, dim);
+    double block = own * cost->foreign; /* KL's two rounds are both in it */
+    double bytes = (double)rows * (16 + 4 * (double)dim);
+    double shift = cost->rounds * (link->latency + bytes / link->bandwidth);
+    /* The first shift runs beside the own block, the next ones beside those of others. */
+    double step = overlapped ? fmax(block, shift) : block + shift;
+    double begin = overlapped ? fmax(own, shift) : own + shift;
+    zonal__prediction p = {.compute = own + (ranks - 1) * block,
+                           .exchange = (ranks - 1) * shift,
+                           .hidden = overlapped && shift <= own};
+    p.seconds = ranks == 1 ? own : begin + (ranks - 2) * step + block;
+    return p;
+}
+
+zonal__prediction zonal__predict(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
+                                 const zonal__link *link, int overlapped) {
+    double d = (double)dim, small = 2 * sum_seconds(8 * (d + 2), ranks, link);
+    zonal__prediction p;
+    if (cost->path == ZONAL__PATH_PAIRS) {
+        p = predict_ring(cost, ranks, rows, dim, link, overlapped);
+    } else {
+        double numbers = cost->path == ZONAL__PATH_MOMENTS
+                             ? d * d
+                             : 2 * (double)cost->knots * (double)cost->slices;
+        p = (zonal__prediction){.compute =
+                                    cost->fixed + cost->rate * zonal__cost_work(cost, rows, dim),
+                                .exchange = sum_seconds(8 * numbers, ranks, link)};
+        p.seconds = p.compute + p.exchange;
+    }
+    p.exchange += small; /* who has failed, and the mean */
+    p.seconds += small;
+    return p;
+}

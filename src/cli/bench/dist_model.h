@@ -1,0 +1,56 @@
+/*
+ * What a loss over several ranks costs: a model, to be held against measurements (zonal bench dist)
+ * and to look ahead with (--model).
+ *
+ * N ranks have b rows each, in d dimensions. A link moves n bytes in latency + n/bandwidth.
+ *
+ *   pairs    a block of rows visits every rank: N steps, in each of which b x b pairs are looked at
+ *            and a block of b (16 + 4 d) bytes is sent on. Beside the compute, where the transport
+ *            does that, the longer of the two counts; otherwise their sum. KL goes round twice.
+ *   moments  one sum of d^2 doubles, slices one of 2 knots slices doubles: 2 (N - 1)/N of the bytes
+ *            and 2 log2 N latencies, as of the best algorithms; and one of d doubles for each.
+ *
+ * Compute is fixed + rate * work, of one device, from measured times; work is b^2 d for pairs, b
+ * d^2 for moments, b d slices for slices.
+ */
+#ifndef ZONAL_CLI_BENCH_DIST_MODEL_H
+#define ZONAL_CLI_BENCH_DIST_MODEL_H
+
+#include <stdint.h>
+
+typedef enum zonal__path {
+    ZONAL__PATH_PAIRS = 0,
+    ZONAL__PATH_MOMENTS,
+    ZONAL__PATH_SLICES
+} zonal__path;
+
+typedef struct zonal__link {
+    double latency;   /* seconds */
+    double bandwidth; /* bytes a second, one way */
+} zonal__link;
+
+typedef struct zonal__cost {
+    zonal__path path;
+    int rounds;     /* of the ring: 1, or 2 for KL */
+    int64_t slices; /* of a sliced loss */
+    int64_t knots;
+    double fixed, rate; /* seconds, and seconds for a unit of work */
+    double foreign;     /* how much longer a block of another rank's rows takes than the own one */
+} zonal__cost;
+
+typedef struct zonal__prediction {
+    double seconds, compute, exchange; /* the whole, and its parts by themselves */
+    int hidden;                        /* pairs: the ring takes no time beside the compute */
+} zonal__prediction;
+
+double zonal__cost_work(const zonal__cost *cost, int64_t rows, int64_t dim);
+
+/* Sets fixed and rate by "count" measured times of one rank, ascending in rows: the first and the
+ * last decide. One alone, or times that would begin below zero, leave fixed = 0. */
+void zonal__cost_fit(zonal__cost *cost, int64_t dim, int count, const int64_t *rows,
+                     const double *seconds);
+
+zonal__prediction zonal__predict(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
+                                 const zonal__link *link, int overlapped);
+
+#endif

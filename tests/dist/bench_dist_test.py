@@ -1,0 +1,94 @@
+"""zonal bench dist: lines for every call and loss on the ranks there are, and the model against its formulas,
+written once more here."""
+import json
+import math
+
+import launcher
+from harness import PROGRAM, case, finish, report, run
+
+TIMES = {"mmd-heat": ((256, 0.0155), (16384, 2.96)), "kl-heat": ((16384, 6.9),), "mmd-band": ((16384, 0.11), (65536, 0.33)),
+         "susreg": ((256, 0.05), (16384, 0.59))}
+D, SLICES, KNOTS, NODE, STEP = 256, 1024, 17, 8, 54.472e-3
+LINKS = {True: (5e-6, 450e9), False: (15e-6, 50e9)}  # inside a machine, and between machines
+
+
+def work(method, b):
+    return {"mmd-heat": b * b * D, "kl-heat": b * b * D, "mmd-band": b * D * D, "susreg": b * D * SLICES}[method]
+
+
+def compute(method, b):
+    """Seconds of one rank's rows alone: the line through the first and the last time."""
+    (b0, t0), (b1, t1) = TIMES[method][0], TIMES[method][-1]
+    w0, w1 = work(method, b0), work(method, b1)
+    if w0 == w1:
+        return 1e-3 * t1 * work(method, b) / w1
+    rate = (t1 - t0) / (w1 - w0)
+    return 1e-3 * (t0 + rate * (work(method, b) - w0))
+
+
+def total(bytes, ranks, link):
+    latency, bandwidth = link
+    return 2 * math.log2(ranks) * latency + 2 * (ranks - 1) / ranks * bytes / bandwidth
+
+
+def expected(method, ranks, b):
+    link = LINKS[ranks <= NODE]
+    small = 2 * total(8 * (D + 2), ranks, link)
+    own = compute(method, b)
+    if method in ("mmd-heat", "kl-heat"):
+        shift = (2 if method == "kl-heat" else 1) * (link[0] + b * (16 + 4 * D) / link[1])
+        return small + (ranks - 1) * max(own, shift) + own
+    return small + own + total(8 * (D * D if method == "mmd-band" else 2 * KNOTS * SLICES), ranks, link)
+
+
+@case("the model is its formulas")
+def _():
+    times = ",".join(f"{m}:{b}:{t}" for m in TIMES for b, t in TIMES[m])
+    done = run("bench", "dist", "--model", "--times", times, "--json", "--rows", "64,1024")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 4 * 2 * 4 and not done.stderr, done.stderr
+    for line in lines:
+        want = expected(line["method"], line["ranks"], line["rows"])
+        assert abs(line["model_ms"] / (1e3 * want) - 1) < 1e-9, (line, want)
+        share = 2 * want / (STEP * line["rows"] / 256)
+        assert abs(line["share"] / share - 1) < 1e-9 and line["n"] == line["ranks"] * line["rows"], line
+
+
+@case("the model for people: assumptions, a table, what follows")
+def _():
+    done = run("bench", "dist", "--model", "--method", "mmd-heat,mmd-band", "--rows", "256", "--times",
+               "mmd-heat:256:0.0155,mmd-heat:16384:2.96,mmd-band:16384:0.11")
+    for text in ("links: 450 GB/s", "the ring is hidden from", "under 5 % of a step up to B = "):
+        assert text in done.stdout, done.stdout
+
+
+def check_measured(kind, ranks):
+    arguments = [PROGRAM, "bench", "dist", "--batch", "64", "--dim", "16", "--method", "mmd-heat,mmd-band", "--json"]
+    job = launcher.run(kind, ranks, arguments)
+    lines = [json.loads(line) for line in job.text().splitlines()]
+    calls = [line for line in lines if "collective" in line]
+    losses = [line for line in lines if "method" in line]
+    good = job.status == 0 and len(calls) == (20 if ranks > 1 else 0) and len(losses) == 2
+    good = good and all(line["us"] > 0 and line["ranks"] == ranks for line in calls)
+    good = good and all(0 <= line["exchange_ms"] <= line["ms"] * 1.5 and line["alone_ms"] > 0
+                        and line["model_ms"] >= line["alone_ms"] * 0.999 for line in losses)
+    report(good, f"{kind}, {ranks} ranks: calls and losses", f"{job.status}\n{job.text()}")
+
+
+check_measured("tcp", 1)
+check_measured("tcp", 3)
+if launcher.has_mpi(PROGRAM):
+    check_measured("mpi", 2)
+
+
+def check_refused(text, *arguments):
+    done = run("bench", "dist", *arguments)
+    report(done.returncode == 2 and text in done.stderr and done.stderr.count("\n") == 1, f"refused: {text}",
+           f"{done.returncode} {done.stderr}")
+
+
+check_refused("--times: expected NAME:B:MS", "--model", "--times", "mmd-heat:3")
+check_refused("B must grow", "--model", "--method", "mmd-heat", "--times", "mmd-heat:30:1,mmd-heat:20:1")
+check_refused("mmd-haet", "--method", "mmd-haet")
+check_refused("--batch", "--batch", "1")
+finish()
