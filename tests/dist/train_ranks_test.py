@@ -165,6 +165,27 @@ for i in range(TIMES):
             hurt(f"{word}-{i}", drawn.choice((2, 3)), sent, drawn)
 
 
+@case("--retries: the same command goes on with its run, so often and no more, and with the same options")
+def _():
+    again = command(*NETWORK, *BATCH, "--eval", "none", "--checkpoint-every", 5, "--steps", 2000,
+                    "--out", "again", "--retries", 1)
+    job = launcher.Job("tcp", 2, [*again, *RATE])
+    wait_for_steps("again", 6, job)
+    job.processes[1].kill()
+    job.wait(20)
+    assert job.status != 0, job.text()
+    other = launcher.run("none", 1, [*again, "--lr", "1e-5"])
+    assert other.status == 2 and "lr was 1e-06 and is 1e-05 now" in other.text(), other.text()
+    job = launcher.Job("tcp", 3, [*again, *RATE])
+    wait_for_steps("again", 12, job)
+    job.processes[0].send_signal(signal.SIGINT)
+    assert job.wait(20).status == 0, job.text()
+    steps = [line["step"] for line in lines("again", "step")]
+    assert steps == list(range(1, len(steps) + 1)), steps
+    job = launcher.run("tcp", 2, [*again, *RATE])
+    assert job.status == 2 and len(own(job.text())) == 1 and "started again 1 time," in job.text(), job.text()
+
+
 # ---- ranks that differ ----
 
 def differing(words, *options):
