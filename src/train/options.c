@@ -292,6 +292,16 @@ const zonal__option zonal__train_table[] = {
     TEXT("autotune-cache", autotune_cache, NULL, "FILE", LINE,
          "CUDA: another run's autotuning cache, for the same bits as that run's; none: measure "
          "anew"),
+    {.name = "retries",
+     .type = ZONAL__OPTION_INT,
+     AT(retries),
+     .initial = "0",
+     .least = 0,
+     .most = 1e6,
+     .rules = LINE,
+     .help =
+         "how often a launcher may start this command again; with --out RUN it then goes on from "
+         "that run's last checkpoint"},
     {.name = "the ranks", .type = ZONAL__OPTION_TABLE, AT(job), .table = zonal__job_option},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
@@ -340,7 +350,8 @@ int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {
         "quiet",        "resume",      "log-every",   "checkpoint-every", "checkpoint-minutes",
         "threads",      "keep",        "on-collapse", "workers",          "tensorboard",
-        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous"};
+        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous",
+        "retries"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;

@@ -90,7 +90,8 @@ static zonal_status open_folder(zonal__training_work *w) {
     if (!s->resume) return s->out ? zonal__run_folder_check(s->out) : ZONAL_OK;
     ZONAL_TRY(zonal__resume_check_settings(w->training));
     ZONAL_TRY(zonal__run_folder_open(s->resume, s->keep, &w->folder));
-    return zonal__resume_check(&w->resume);
+    ZONAL_TRY(zonal__resume_check(&w->resume));
+    return s->retries > 0 ? zonal__run_folder_count_retry(&w->folder, s->retries) : ZONAL_OK;
 }
 
 /* What comes before the trainer, of which each rank can fail alone. */

@@ -364,6 +364,17 @@ class Ranks(unittest.TestCase):
     def test_4_ranks(self):
         self.run_ranks(4)
 
+    def test_backends_of_a_group(self):
+        from zonal._collectives import backend_of
+
+        for config, cpu, cuda in (
+            ("cpu:gloo,cuda:nccl", "gloo", "nccl"),
+            ("cuda:nccl", "", "nccl"),
+            ("cpu:gloo,cuda:gloo", "gloo", "gloo"),
+        ):
+            with mock.patch.object(dist, "get_backend_config", lambda group: config, create=True):
+                self.assertEqual((backend_of(None, "cpu"), backend_of(None, "cuda")), (cpu, cuda))
+
     def test_without_a_group(self):
         with self.assertRaisesRegex(RuntimeError, "init_process_group first"):
             zonal.distributed.GlobalBatch(zonal.losses.MMD())(torch.ones(4, 4))

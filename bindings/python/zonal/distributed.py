@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _plans, _torch  # _torch first: it has a sentence where PyTorch is missing
-from ._collectives import Communicator
+from ._collectives import Communicator, backend_of
 from ._interrupts import DeferredInterrupt
 from ._library import Made, ZonalError
 from .losses import SphereJEPALoss, _Loss, _stacked
@@ -58,7 +58,7 @@ class GlobalBatch(torch.nn.Module):
     - ``average_gradients``: True if the ranks' gradients are averaged later, as DistributedDataParallel does;
       False if they are added up.
     - ``same_rows``: promises that the ranks' numbers of rows only change all at once. The ranks then need not
-      tell each other their shapes at each call, which on a GPU is a synchronisation.
+      tell each other their shapes at each call, which in a group of NCCL alone waits for the GPU.
 
     Under torch.compile it is a graph break. ``loss.parts`` of SphereJEPALoss are those of the whole batch.
 
@@ -142,15 +142,16 @@ class GlobalBatch(torch.nn.Module):
         rows = _torch.rows_of(z, 3 if views else 2, self.loss.precision)
         if rows.device.type == "meta":
             raise TypeError("GlobalBatch takes rows with values, got a meta tensor")
-        if rows.device.type == "cpu" and str(dist.get_backend(self.group)) == "nccl":
+        if rows.device.type == "cpu" and not backend_of(self.group, "cpu"):
             raise ValueError(
-                "the process group is NCCL's, which has no collectives for rows on the CPU: use gloo, "
-                "or z.cuda()"
+                "the process group has no collectives for rows on the CPU: give it gloo too, or use z.cuda()"
             )
         return rows
 
     def _exchange(self, mine: _Shard, device: torch.device) -> Tuple[_Shard, ...]:
-        where = device if self._communicator(device).on_device else torch.device("cpu")
+        where = torch.device("cpu")
+        if not backend_of(self.group, "cpu"):
+            where = device if device.type == "cuda" else torch.device("cuda", torch.cuda.current_device())
         ours = torch.tensor(mine, dtype=torch.int64, device=where)
         theirs = [torch.empty_like(ours) for _ in range(dist.get_world_size(self.group))]
         dist.all_gather(theirs, ours, group=self.group)
