@@ -145,6 +145,11 @@ static slot *take_sample(zonal__loader *l, int64_t *i) {
     while (!l->stopping) {
         slot *s = slot_of(l, l->filling);
         if (s->batch.step < 0) open_slot(l, s, l->filling);
+        if (s->batch.step == l->filling && s->batch.count == 0) { /* its share of a last batch */
+            l->filling++;
+            pthread_cond_broadcast(&l->ready);
+            continue;
+        }
         if (s->batch.step == l->filling && s->taken < s->batch.count) {
             *i = s->taken++;
             if (s->taken == s->batch.count) l->filling++;

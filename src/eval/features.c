@@ -8,6 +8,7 @@
 #include "core/bf16.h"
 #include "core/memory.h"
 #include "data/feed.h"
+#include "dist/job.h"
 #include "nn/run.h"
 
 enum { BATCH = 128 };
@@ -20,6 +21,7 @@ typedef struct extraction {
     zonal__run *run;
     void *raw;                     /* of a batch, in the model's dtype, on the host */
     float *features, *projections; /* of a batch: [views][count][dim] */
+    zonal__share share;            /* of a batch: this part's */
 } extraction;
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
@@ -28,6 +30,7 @@ static zonal_status make_loader(extraction *e) {
     const zonal__features_options *o = &e->options;
     zonal__feed_options feed = {.loader = {.source = o->source,
                                            .batch = o->batch,
+                                           .share = e->share,
                                            .groups = 1,
                                            .group = {{.views = o->views,
                                                       .width = o->width,
@@ -56,7 +59,7 @@ static int64_t largest_dim(const zonal__graph *graph) {
 static zonal_status prepare(extraction *e) {
     const zonal__features_options *o = &e->options;
     const zonal__graph *graph = &e->model->graph;
-    const int64_t n = o->views * o->batch;
+    const int64_t n = o->views * e->share.count;
     ZONAL_TRY(make_loader(e));
     ZONAL_TRY(zonal__run_create(
         e->model,
@@ -135,10 +138,11 @@ stream(extraction *e, zonal_status (*take)(void *, const zonal__features_batch *
     ZONAL_TRY(prepare(e));
     const int64_t all =
         o->epochs ? o->epochs * (o->source->count / o->batch * o->batch) : o->source->count;
-    for (int64_t done = 0; done < all; done += batch.count) {
-        ZONAL_TRY(compute(e, done, &batch));
-        ZONAL_TRY(take(context, &batch));
-        if (o->progress && o->progress(o->progress_context, done + batch.count))
+    for (int64_t done = 0; done < all; done += o->batch) {
+        const int64_t end = done + o->batch < all ? done + o->batch : all;
+        ZONAL_TRY(compute(e, done + e->share.first, &batch));
+        if (batch.count > 0) ZONAL_TRY(take(context, &batch));
+        if (o->progress && o->progress(o->progress_context, end))
             return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while features were computed");
     }
     return ZONAL_OK;
@@ -149,9 +153,14 @@ zonal_status zonal__features_stream(zonal__model *model, const zonal__features_o
                                                          const zonal__features_batch *batch),
                                     void *context) {
     extraction e = {.model = model, .options = *options};
+    int parts = options->parts > 1 ? options->parts : 1;
     zonal_status status;
-    if (e.options.batch <= 0) e.options.batch = BATCH;
+    if (e.options.batch <= 0) e.options.batch = BATCH * (int64_t)parts;
     if (e.options.batch > options->source->count) e.options.batch = options->source->count;
+    e.share.of = e.options.batch;
+    zonal__job_share(e.share.of, parts, parts > 1 ? options->part : 0, &e.share.first,
+                     &e.share.count);
+    if (e.share.count == 0) return ZONAL_OK; /* fewer images than parts */
     status = stream(&e, take, context);
     drop(&e);
     return status;

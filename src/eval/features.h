@@ -30,7 +30,10 @@ typedef struct zonal__features_options {
      * of an epoch. For zonal__features_stream alone. */
     int64_t epochs;
     int64_t batch; /* images at a time; 0: 128; never more than there are */
-    int threads;   /* host; 0: all there are */
+    /* Of several ranks: this one's number and how many they are; each takes its part of every
+     * batch, which is then of all ranks together. 0 parts: all is taken here. */
+    int part, parts;
+    int threads; /* host; 0: all there are */
     /* Called after each batch with how many images are done; a non-zero return stops with
      * ZONAL_CANCELLED. NULL: not called. */
     int (*progress)(void *context, int64_t done);
@@ -39,7 +42,7 @@ typedef struct zonal__features_options {
 
 /* The arrays are valid during the call. */
 typedef struct zonal__features_batch {
-    int64_t first, count;     /* how many images came before it, and how many it has */
+    int64_t first, count;     /* how many images come before it, and how many it has */
     const int64_t *samples;   /* [count]: which images of the source they are, replacements too */
     const int32_t *labels;    /* [count]; NULL: unlabelled */
     const float *features;    /* [views][count][feature_dim] */
@@ -54,7 +57,8 @@ zonal_status zonal__features_stream(zonal__model *model, const zonal__features_o
                                                          const zonal__features_batch *batch),
                                     void *context);
 
-/* The same into arrays [views][source's count][dimension]; NULL: not wanted. */
+/* The same into arrays [views][source's count][dimension]; NULL: not wanted. Rows of other parts
+ * are left alone. */
 zonal_status zonal__features_extract(zonal__model *model, const zonal__features_options *options,
                                      float *features, float *projections);
 

@@ -7,8 +7,17 @@
 #include "eval/neighbours.h"
 #include "eval/retrieval.h"
 
+/* Each rank has filled its rows, and the others' are 0. */
+static zonal_status join_rows(zonal__job *job, float *rows, int64_t count) {
+    const zonal_communicator *c = zonal__job_host(job);
+    if (!c || !rows) return ZONAL_OK;
+    return c->all_reduce(c->context, rows, count, ZONAL_REDUCE_FP32, NULL);
+}
+
+/* Both arrays are zeroed before. */
 static zonal_status extract(const zonal__online_options *options, zonal__model *model,
                             zonal__source *source, int views, float *features, float *projections) {
+    int64_t rows = views * source->count;
     zonal__features_options wanted = {.source = source,
                                       .views = views,
                                       .augmentations = options->augmentations,
@@ -16,10 +25,19 @@ static zonal_status extract(const zonal__online_options *options, zonal__model *
                                       .height = options->side,
                                       .max_side = options->max_side,
                                       .seed = options->seed,
-                                      .threads = options->threads};
+                                      .threads = options->threads,
+                                      .part = zonal__job_rank(options->job),
+                                      .parts = zonal__job_count(options->job)};
     memcpy(wanted.mean, options->mean, sizeof wanted.mean);
     memcpy(wanted.std, options->std, sizeof wanted.std);
-    return zonal__features_extract(model, &wanted, features, projections);
+    ZONAL_TRY(zonal__job_all(options->job,
+                             zonal__features_extract(model, &wanted, features, projections)));
+    ZONAL_TRY(join_rows(options->job, features, rows * model->graph.feature_dim));
+    return join_rows(options->job, projections, rows * model->graph.projection_dim);
+}
+
+static int leads(const zonal__online_options *options) {
+    return zonal__job_rank(options->job) == 0;
 }
 
 static zonal_status run_retrieval(const zonal__online_options *options, zonal__model *model,
@@ -32,12 +50,15 @@ static zonal_status run_retrieval(const zonal__online_options *options, zonal__m
         .batch = count < ZONAL__ONLINE_GROUP ? count : ZONAL__ONLINE_GROUP,
         .device = options->device,
         .threads = options->threads};
-    zonal__retrieval found;
+    zonal__retrieval found = {0};
     float *projections;
-    zonal_status status;
-    ZONAL_TRY(ZONAL_NEW(&projections, 2 * count * dim, "the projections of an evaluation"));
-    status = extract(options, model, options->queries, 2, NULL, projections);
-    if (status == ZONAL_OK) status = zonal__retrieval_run(&retrieval, projections, &found);
+    zonal_status status =
+        ZONAL_NEW(&projections, 2 * count * dim, "the projections of an evaluation");
+    status = zonal__job_all(options->job, status);
+    if (status == ZONAL_OK)
+        status = extract(options, model, options->queries, 2, NULL, projections);
+    if (status == ZONAL_OK && leads(options))
+        status = zonal__retrieval_run(&retrieval, projections, &found);
     zonal__free(projections);
     ZONAL_TRY(status);
     result->r1 = found.r1;
@@ -76,13 +97,13 @@ static zonal_status run_knn(const zonal__online_options *options, zonal__model *
                             zonal__online_result *result) {
     int64_t dim = model->graph.feature_dim, known = options->memory->count;
     float *features; /* the memory's rows, then those of the queries */
-    zonal_status status;
-    ZONAL_TRY(ZONAL_NEW(&features, (known + options->queries->count) * dim,
-                        "the features of an evaluation"));
-    status = extract(options, model, options->memory, 1, features, NULL);
+    zonal_status status = ZONAL_NEW(&features, (known + options->queries->count) * dim,
+                                    "the features of an evaluation");
+    status = zonal__job_all(options->job, status);
+    if (status == ZONAL_OK) status = extract(options, model, options->memory, 1, features, NULL);
     if (status == ZONAL_OK)
         status = extract(options, model, options->queries, 1, features + known * dim, NULL);
-    if (status == ZONAL_OK)
+    if (status == ZONAL_OK && leads(options))
         status = classify(options, dim, features, features + known * dim, result);
     zonal__free(features);
     return status;

@@ -6,6 +6,7 @@
 #define ZONAL_TRAIN_ONLINE_H
 
 #include "backend/device.h"
+#include "dist/job.h"
 #include "eval/features.h"
 
 typedef enum zonal__online_protocol {
@@ -25,6 +26,7 @@ typedef struct zonal__online_options {
     int k;         /* k-NN; at most the memory's count */
     double temperature;
     const zonal__device *device; /* NULL: the CPU */
+    zonal__job *job;             /* the ranks that share the work; NULL: one */
     int threads;
 } zonal__online_options;
 
@@ -36,6 +38,7 @@ typedef struct zonal__online_result {
     double accuracy;        /* k-NN */
 } zonal__online_result;
 
+/* Collective. The result is rank 0's; elsewhere it has the protocol alone. */
 zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
                                zonal__online_result *result);
 

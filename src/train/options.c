@@ -290,7 +290,18 @@ const zonal__option zonal__train_table[] = {
      .rules = LINE,
      .help = "--resume: what to do if images were added, removed or replaced since"},
     TEXT("autotune-cache", autotune_cache, NULL, "FILE", LINE,
-         "CUDA: use another run's autotuning cache, for the same bits as that run's"),
+         "CUDA: another run's autotuning cache, for the same bits as that run's; none: measure "
+         "anew"),
+    {.name = "retries",
+     .type = ZONAL__OPTION_INT,
+     AT(retries),
+     .initial = "0",
+     .least = 0,
+     .most = 1e6,
+     .rules = LINE,
+     .help =
+         "how often a launcher may start this command again; with --out RUN it then goes on from "
+         "that run's last checkpoint"},
     {.name = "the ranks", .type = ZONAL__OPTION_TABLE, AT(job), .table = zonal__job_option},
     {.name = "quiet",
      .type = ZONAL__OPTION_FLAG,
@@ -339,7 +350,8 @@ int zonal__train_option_is_free(const char *name) {
     static const char *const names[] = {
         "quiet",        "resume",      "log-every",   "checkpoint-every", "checkpoint-minutes",
         "threads",      "keep",        "on-collapse", "workers",          "tensorboard",
-        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous"};
+        "changed-data", "bucket-size", "launcher",    "rank-timeout",     "rendezvous",
+        "retries"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;

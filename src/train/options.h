@@ -66,6 +66,7 @@ typedef struct zonal__train_settings {
     /* this run's own: not in its configuration */
     const char *out, *resume, *config, *autotune_cache;
     int changed_data;
+    int64_t retries;
     zonal__job_options job;
     int quiet, dump_config; /* the program's */
 } zonal__train_settings;

@@ -33,6 +33,8 @@ zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAININ
 }
 
 zonal_status zonal__resume_check_settings(const zonal__training *t) {
+    /* The same command once more: its options are compared with the run's (zonal__resume_check). */
+    if (t->settings.retries > 0) return ZONAL_OK;
     for (int i = 0; t->options.table[i].name; i++) {
         const char *name = t->options.table[i].name;
         if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&

@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "core/file_read.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "train/checkpoint.h"
 #include "train/run_folder_lines.h"
 
@@ -46,8 +47,8 @@ static int64_t step_of(const char *name) {
 }
 
 /* The files of a run that lie in the folder itself. */
-static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt", "data.txt",
-                                        "autotune.txt"};
+static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt",
+                                        "data.txt",    "autotune.txt",  "retries.txt"};
 enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
 
 static int is_own_file(const char *name) {
@@ -315,6 +316,38 @@ zonal_status zonal__run_folder_open(const char *path, int64_t keep, zonal__run_f
     if (status == ZONAL_OK) status = inspect(folder, "checkpoints", is_own_checkpoint);
     if (status != ZONAL_OK) zonal__run_folder_close(folder);
     return status;
+}
+
+/* ---- starting again -------------------------------------------------------------------------- */
+
+static zonal_status read_retries(const char *path, int64_t *count) {
+    char *text;
+    size_t length;
+    zonal_status status;
+    *count = 0;
+    if (access(path, F_OK) != 0) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, 64, &text, &length));
+    text[strcspn(text, "\n")] = '\0';
+    status = zonal__text_int64(text, path, count);
+    zonal__free(text);
+    return status;
+}
+
+zonal_status zonal__run_folder_count_retry(const zonal__run_folder *folder, int64_t most) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    zonal__file *file;
+    int64_t count;
+    ZONAL_TRY(zonal__run_folder_file(folder, "retries.txt", path));
+    ZONAL_TRY(read_retries(path, &count));
+    if (count >= most)
+        return ZONAL_FAIL(
+            ZONAL_ARGUMENT,
+            "%.400s has been started again %lld time%s, as often as --retries allows; "
+            "look into its log.txt for why it ends, or raise --retries",
+            folder->path, (long long)count, zonal__text_plural(count));
+    ZONAL_TRY(zonal__file_create_plain(path, &file));
+    (void)zonal__file_print(file, "%lld\n", (long long)count + 1);
+    return zonal__file_commit(file);
 }
 
 /* ---- rewinding ------------------------------------------------------------------------------- */

@@ -106,6 +106,10 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
  * steps after "judged" from what is left. */
 zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, int64_t judged);
 
+/* Notes in retries.txt that the run was started again. ZONAL_ARGUMENT where that has happened
+ * "most" times already. */
+zonal_status zonal__run_folder_count_retry(const zonal__run_folder *folder, int64_t most);
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Keeps what the run is trained on in its data.txt. */

@@ -73,7 +73,7 @@ zonal_status zonal__training_resume(const char *run, zonal__training *t) {
 }
 
 zonal_status zonal__training_set(zonal__training *t, const char *name, const char *text) {
-    static const char *const own[] = {"config", "set", "dump-config", "resume", "quiet"};
+    static const char *const own[] = {"config", "set", "dump-config", "resume", "retries", "quiet"};
     const char *kept;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (strcmp(name, own[i]) == 0)

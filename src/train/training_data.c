@@ -221,6 +221,7 @@ zonal_status zonal__training_open_online(zonal__training *t) {
                            &s->eval);
     if (s->eval == ZONAL__EVAL_NONE) return ZONAL_OK;
     t->online = (zonal__online_options){
+        .job = t->job,
         .protocol = s->eval == ZONAL__EVAL_KNN ? ZONAL__ONLINE_KNN : ZONAL__ONLINE_RETRIEVAL,
         .queries = t->queries,
         .augmentations = t->eval_augmentations,

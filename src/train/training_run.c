@@ -104,11 +104,14 @@ static zonal_status log_step(zonal__training_work *w) {
     return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &metrics) : ZONAL_OK);
 }
 
+/* All ranks compute features; rank 0 makes a score of them. */
 static zonal_status evaluate(zonal__training_work *w) {
     int64_t step = zonal__trainer_steps_done(w->trainer);
     double start = zonal__training_now();
     zonal__online_result result;
+    ZONAL_TRY(wait_for_steps(w));
     ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &result));
+    if (!zonal__training_leads(w->training)) return ZONAL_OK;
     ZONAL_TRY(zonal__run_folder_add_eval(&w->folder, step, &result));
     ZONAL__TELL(w, evaluated, step, &result);
     w->score = zonal__online_score(&result);
@@ -160,8 +163,7 @@ static zonal_status after_step(zonal__training_work *w, int *stopping) {
     int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), wanted = 0;
     w->score = NAN;
     if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
-    if (due & ZONAL__DUE_EVAL)
-        ZONAL_TRY(zonal__job_all(t->job, zonal__training_leads(t) ? judge(w) : ZONAL_OK));
+    if (due & ZONAL__DUE_EVAL) ZONAL_TRY(zonal__job_all(t->job, judge(w)));
     ZONAL_TRY(
         zonal__job_any(t->job, w->events.stop && w->events.stop(w->events.context), stopping));
     if (due & ZONAL__DUE_EVAL || w->cadence.checkpoint_every == 0)

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/training/tables.h"
 #include "core/memory.h"
 #include "nn/weights.h"
+#include "train/algorithms.h"
 #include "train/checkpoint.h"
 #include "train/training_work.h"
 
@@ -20,33 +20,21 @@ double zonal__training_now(void) {
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
-/* The algorithms that the run was begun with, where the device measures which is the fastest, so
- * that going on computes the same bits. */
-static zonal_status use_autotune_cache(zonal__training_work *w, int write) {
-    const zonal__device *device = w->training->device;
-    const zonal__training_tables *tables;
-    char path[ZONAL__RUN_FOLDER_PATH];
-    if (!zonal__device_autotunes(device)) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_training(device, &tables));
-    ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", path));
-    return write ? tables->autotune_write(device, path) : tables->autotune_read(device, path);
+static zonal_status take_algorithms(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    char own[ZONAL__RUN_FOLDER_PATH];
+    int resumed = t->settings.resume && zonal__training_leads(t);
+    if (resumed) ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", own));
+    return zonal__algorithms_take(t->device, resumed ? own : NULL, t->settings.autotune_cache);
 }
 
-/* Algorithms that a run is to have in common with another one. */
-static zonal_status take_autotune_cache(const zonal__training_work *w) {
-    const char *file = w->training->settings.autotune_cache;
-    const zonal__training_tables *tables;
-    if (!file) return ZONAL_OK;
-    if (!zonal__device_autotunes(w->training->device))
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--autotune-cache %s is CUDA's, and this run is on the "
-                          "processor; leave it out, or use --device cuda",
-                          file);
-    if (access(file, R_OK) != 0)
-        return ZONAL_FAIL(ZONAL_IO, "cannot read the autotuning cache %s: %s", file,
-                          strerror(errno));
-    ZONAL_TRY(zonal__device_training(w->training->device, &tables));
-    return tables->autotune_read(w->training->device, file);
+/* What a resumed run has is not this user's choice for new ones. */
+static zonal_status keep_algorithms(zonal__training_work *w) {
+    const zonal__train_settings *s = &w->training->settings;
+    char own[ZONAL__RUN_FOLDER_PATH];
+    ZONAL_TRY(zonal__run_folder_file(&w->folder, "autotune.txt", own));
+    return zonal__algorithms_keep(w->training->device, own,
+                                  s->resume ? s->resume : s->autotune_cache);
 }
 
 /* ---- the first weights ----------------------------------------------------------------------- */
@@ -102,7 +90,8 @@ static zonal_status open_folder(zonal__training_work *w) {
     if (!s->resume) return s->out ? zonal__run_folder_check(s->out) : ZONAL_OK;
     ZONAL_TRY(zonal__resume_check_settings(w->training));
     ZONAL_TRY(zonal__run_folder_open(s->resume, s->keep, &w->folder));
-    return zonal__resume_check(&w->resume);
+    ZONAL_TRY(zonal__resume_check(&w->resume));
+    return s->retries > 0 ? zonal__run_folder_count_retry(&w->folder, s->retries) : ZONAL_OK;
 }
 
 /* What comes before the trainer, of which each rank can fail alone. */
@@ -111,8 +100,7 @@ static zonal_status open_all(zonal__training_work *w) {
     ZONAL_TRY(open_folder(w));
     ZONAL_TRY(zonal__training_open(t));
     ZONAL_TRY(zonal__training_open_online(t));
-    if (t->settings.resume && zonal__training_leads(t)) ZONAL_TRY(use_autotune_cache(w, 0));
-    ZONAL_TRY(take_autotune_cache(w));
+    ZONAL_TRY(take_algorithms(w));
     ZONAL_TRY(zonal__config_values(&t->options, zonal__train_option_may_change, &w->configuration));
     t->trainer.configuration = w->configuration;
     return ZONAL_OK;
@@ -228,7 +216,7 @@ static zonal_status save_first(zonal__training_work *w) {
 static zonal_status begin_folder(zonal__training_work *w) {
     int resumed = w->training->settings.resume != NULL;
     ZONAL_TRY(resumed ? zonal__resume_load(&w->resume, w->trainer) : make_run(w));
-    return use_autotune_cache(w, 1);
+    return keep_algorithms(w);
 }
 
 /* All ranks begin where rank 0 does, and know where its checkpoints are. */

@@ -121,8 +121,7 @@ static int64_t first_of(const cuda_ranks *c, int rank) {
 
 /* x, value and gradient are device memory. */
 static zonal_status compute(const cuda_ranks *c, const zonal_communicator *communicator,
-                            const void *x, void *value, void *gradient) {
-    int64_t rows = c->rows[communicator->rank];
+                            int64_t rows, const void *x, void *value, void *gradient) {
     zonal_status status;
     if (c->views == 1) {
         zonal_plan *plan;
@@ -154,43 +153,45 @@ static zonal_status copy_views(const cuda_ranks *c, int rank, char *device, int 
     return ZONAL_OK;
 }
 
-static void body(const zonal_communicator *inner, void *context) {
-    cuda_ranks *c = context;
-    int rank = inner->rank;
-    detour by = {.inner = inner};
-    zonal_communicator communicator = *inner;
+/* The others would wait for a rank that gave up here, so there is no way out. */
+static void need(zonal_status status) {
+    if (status == ZONAL_OK) return;
+    fprintf(stderr, "%s\n", zonal_last_error()->message);
+    exit(1);
+}
+
+/* What rank "rank" does, with its communicator; NULL: one rank without. */
+static void run_rank(cuda_ranks *c, int rank, const zonal_communicator *communicator) {
     void *x = NULL, *value = NULL, *gradient = NULL;
     size_t bytes = (size_t)(c->views * c->rows[rank] * c->dim) * sizeof(float) + 16;
-    if (c->on_device)
-        communicator = (zonal_communicator){.size = sizeof communicator,
-                                            .rank = rank,
-                                            .ranks = inner->ranks,
-                                            .on_device = 1,
-                                            .context = &by,
-                                            .all_reduce = all_reduce,
-                                            .all_gather = all_gather,
-                                            .shift_begin = shift_begin,
-                                            .shift_end = shift_end,
-                                            .broadcast = broadcast};
-    /* the others would wait for a rank that gave up here, so there is no way out */
-    zonal_status status = zonal__device_alloc(gpu_device(), bytes, "x", &x);
-    if (status == ZONAL_OK) status = zonal__device_alloc(gpu_device(), bytes, "g", &gradient);
-    if (status == ZONAL_OK)
-        status = zonal__device_alloc(gpu_device(), sizeof(zonal_objective_parts), "v", &value);
-    if (status == ZONAL_OK) status = copy_views(c, rank, x, 0);
-    if (status != ZONAL_OK) {
-        fprintf(stderr, "rank %d: %s\n", rank, zonal_last_error()->message);
-        exit(1);
-    }
-    c->status[rank] = compute(c, &communicator, x, value, gradient);
+    need(zonal__device_alloc(gpu_device(), bytes, "x", &x));
+    need(zonal__device_alloc(gpu_device(), bytes, "g", &gradient));
+    need(zonal__device_alloc(gpu_device(), sizeof(zonal_objective_parts), "v", &value));
+    need(copy_views(c, rank, x, 0));
+    c->status[rank] = compute(c, communicator, c->rows[rank], x, value, gradient);
     snprintf(c->message[rank], sizeof c->message[rank], "%s",
              c->status[rank] == ZONAL_OK ? "" : zonal_last_error()->message);
-    if (zonal__device_read(gpu_device(), &c->value[rank], value, sizeof(double)) != ZONAL_OK)
-        c->value[rank] = NAN;
-    if (copy_views(c, rank, gradient, 1) != ZONAL_OK) c->value[rank] = NAN;
+    need(zonal__device_read(gpu_device(), &c->value[rank], value, sizeof(double)));
+    need(copy_views(c, rank, gradient, 1));
     zonal__device_free(gpu_device(), x);
     zonal__device_free(gpu_device(), gradient);
     zonal__device_free(gpu_device(), value);
+}
+
+static void body(const zonal_communicator *inner, void *context) {
+    cuda_ranks *c = context;
+    detour by = {.inner = inner};
+    const zonal_communicator on_device = {.size = sizeof on_device,
+                                          .rank = inner->rank,
+                                          .ranks = inner->ranks,
+                                          .on_device = 1,
+                                          .context = &by,
+                                          .all_reduce = all_reduce,
+                                          .all_gather = all_gather,
+                                          .shift_begin = shift_begin,
+                                          .shift_end = shift_end,
+                                          .broadcast = broadcast};
+    run_rank(c, inner->rank, c->on_device ? &on_device : inner);
 }
 
 static float *draw(int64_t n, int64_t dim) {
@@ -316,6 +317,7 @@ static void test_large(void) {
     for (int m = 0; m < METHODS; m++) run_parts(methods[m], 1, 256, 0, list);
     run_parts("mmd-band", 1, 1100, 0, list); /* rows longer than a cluster holds */
     run_parts("mmd-heat", 2, 128, 0, list);
+    run_parts("kl-heat", 1, 256, 1, list);
 }
 
 static void test_bad_row(void) {
@@ -341,8 +343,42 @@ static void test_bad_row(void) {
     }
 }
 
-static const test_case tests[] = {
-    {"small", test_small}, {"large", test_large}, {"a bad row", test_bad_row}, {0}};
+/* Small batches of pairs are gathered: the result is one rank's, bit for bit. */
+static void test_same_bits(void) {
+    static const char *const gathered[] = {"mmd-heat", "ksd-heat", "kl-heat", "mmd-band"};
+    static float alone[2 * 37 * 24], together[2 * 37 * 24];
+    if (no_gpu()) return;
+    for (int m = 0; m < 4; m++)
+        for (int64_t views = 1; views <= 2; views++) {
+            cuda_ranks c = {.method = gathered[m],
+                            .options = "device=cuda",
+                            .views = views,
+                            .dim = 24,
+                            .ranks = 1,
+                            .rows = {37},
+                            .gradient = alone};
+            float *x = draw(2 * 37, 24);
+            c.x = x;
+            run_rank(&c, 0, NULL);
+            double value = c.value[0];
+            c.gradient = together;
+            c.ranks = 3;
+            memcpy(c.rows, (int64_t[]){13, 0, 24}, 3 * sizeof(int64_t));
+            CHECK_OK(thread_ranks_run(3, body, &c));
+            for (int r = 0; r < 3; r++)
+                CHECK_MSG(c.status[r] == ZONAL_OK && c.value[r] == value, "%s, rank %d: %s",
+                          gathered[m], r, c.message[r]);
+            CHECK_MSG(memcmp(alone, together, (size_t)views * 37 * 24 * sizeof(float)) == 0, "%s",
+                      gathered[m]);
+            free(x);
+        }
+}
+
+static const test_case tests[] = {{"small", test_small},
+                                  {"large", test_large},
+                                  {"a bad row", test_bad_row},
+                                  {"same bits", test_same_bits},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import signal
 import tempfile
 import traceback
 import unittest
@@ -17,6 +18,9 @@ except ImportError:
     torch = None
 
 import zonal
+
+if torch is not None:
+    from zonal._collectives import Communicator
 
 DIM = 12
 # Rows of each rank: even, uneven, some without any.
@@ -123,8 +127,6 @@ def check_objective(rank, ranks):
 def check_training(rank, ranks):
     """Parameters after some steps of DistributedDataParallel are those of one process."""
     for shard in SHARDS[ranks]:
-        if 0 in shard:
-            continue  # DistributedDataParallel wants a backward of every rank through all parameters
         for average in (True, False):
             torch.manual_seed(1)
             layers = [torch.nn.Linear(DIM, 16), torch.nn.GELU(), torch.nn.Linear(16, 8)]
@@ -178,6 +180,10 @@ def check_refusals(rank, ranks):
         assert isinstance(error, ValueError) and "differ in kind" in str(error), error
         error = raised(lambda: module(torch.ones(3, DIM, dtype=torch.float64 if rank else torch.float32)))
         assert isinstance(error, ValueError) and "torch.float64" in str(error), error
+        sliced = zonal.distributed.GlobalBatch(zonal.losses.SUSReg(slices=8))
+        sliced.loss.step = rank
+        error = raised(lambda: sliced(draw(4, torch.float32)))
+        assert isinstance(error, ValueError) and "at step 0, rank 1 has" in str(error), error
     error = raised(lambda: module(torch.ones(1, DIM) if rank == 0 else torch.ones(0, DIM)))
     assert isinstance(error, ValueError) and "2" in str(error), error
 
@@ -214,8 +220,6 @@ class Cables:
         self.patches = []
 
     def __enter__(self):
-        from zonal._collectives import Communicator
-
         for name in self.NAMES:
             patch = mock.patch.object(Communicator, name, self.wrap(getattr(Communicator, name)))
             patch.start()
@@ -235,6 +239,30 @@ class Cables:
     def __exit__(self, *_):
         for patch in self.patches:
             patch.stop()
+
+
+def check_interrupt(rank, ranks):
+    """Ctrl-C in the middle of a call: the call is finished, so that the ranks stay together, and then raises."""
+    if ranks == 1:
+        return
+    module = zonal.distributed.GlobalBatch(zonal.losses.MMD("band"))
+    z = draw(4, torch.float32)
+    value = module(z)
+    reduce = Communicator._all_reduce
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return reduce(*arguments)
+
+    with mock.patch.object(Communicator, "_all_reduce", interrupted):
+        fresh = zonal.distributed.GlobalBatch(zonal.losses.MMD("band"))
+        try:
+            fresh(z)
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("not interrupted")
+    assert bool(module(z) == value)
 
 
 def check_module(rank, ranks):
@@ -273,6 +301,7 @@ CHECKS = [
     check_training,
     check_refusals,
     check_failing_collectives,
+    check_interrupt,
     check_module,
 ]
 
@@ -336,6 +365,17 @@ class Ranks(unittest.TestCase):
 
     def test_4_ranks(self):
         self.run_ranks(4)
+
+    def test_backends_of_a_group(self):
+        from zonal._collectives import backend_of
+
+        for config, cpu, cuda in (
+            ("cpu:gloo,cuda:nccl", "gloo", "nccl"),
+            ("cuda:nccl", "", "nccl"),
+            ("cpu:gloo,cuda:gloo", "gloo", "gloo"),
+        ):
+            with mock.patch.object(dist, "get_backend_config", lambda group: config, create=True):
+                self.assertEqual((backend_of(None, "cpu"), backend_of(None, "cuda")), (cpu, cuda))
 
     def test_without_a_group(self):
         with self.assertRaisesRegex(RuntimeError, "init_process_group first"):

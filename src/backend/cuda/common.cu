@@ -67,16 +67,19 @@ static zonal_status describe(const zonal__cuda_base *base, unsigned long long co
     return ZONAL_FAIL(ZONAL_NUMERIC, "row %lld %s", first + row, why);
 }
 
-static zonal_status check_own_rows(zonal__cuda_base *base) {
+zonal_status zonal__cuda_check_row(zonal__work *work, int64_t *row) {
+    zonal__cuda_base *base = (zonal__cuda_base *)work;
     unsigned long long code;
     ZONAL_TRY(ZONAL_CUDA(cudaStreamSynchronize(base->stream)));
     ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(&code, base->bad_row, sizeof code, cudaMemcpyDeviceToHost)));
     if (code == ZONAL__NO_BAD_ROW) return ZONAL_OK;
     ZONAL_TRY(ZONAL_CUDA(cudaMemset(base->bad_row, 0xff, sizeof code)));
+    *row = (int64_t)(code / 4);
     return describe(base, code);
 }
 
 zonal_status zonal__cuda_check(zonal__work *work) {
     zonal__cuda_base *base = (zonal__cuda_base *)work;
-    return zonal__ranks_agree(base->problem.ranks, check_own_rows(base));
+    int64_t row;
+    return zonal__ranks_agree(base->problem.ranks, zonal__cuda_check_row(work, &row));
 }

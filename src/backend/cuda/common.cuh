@@ -56,6 +56,7 @@ typedef struct zonal__cuda_base {
     /* The path that was chosen for this work (table.cu): small batches or streaming. */
     zonal_status (*run)(zonal__work *, const void *, uint32_t, double *, void *, double);
     void (*destroy)(zonal__work *);
+    zonal_status (*check)(zonal__work *); /* NULL: zonal__cuda_check */
     zonal__problem problem;
     cudaStream_t stream;
     unsigned long long *bad_row; /* device */
@@ -73,6 +74,9 @@ zonal_status zonal__cuda_alloc(zonal__cuda_base *base, size_t bytes, const char 
 /* The table entries shared by all operations: the work must begin with its base. */
 void zonal__cuda_set_stream(zonal__work *work, void *stream);
 zonal_status zonal__cuda_check(zonal__work *work);
+/* The same of this rank alone; *row is the row that is bad, those of the views one after another,
+ * or left as it is. */
+zonal_status zonal__cuda_check_row(zonal__work *work, int64_t *row);
 size_t zonal__cuda_scratch_bytes(const zonal__work *work);
 
 /* The devices: device.cu. */

@@ -51,6 +51,21 @@ zonal_status zonal__cuda_ranks_sum(const zonal__cuda_base *base, double *number,
     return copy(base, number, base->pinned[0], bytes);
 }
 
+zonal_status zonal__cuda_ranks_gather(const zonal__cuda_base *base, void *all, size_t row_bytes) {
+    const zonal__ranks *ranks = base->problem.ranks;
+    if (!ranks) return ZONAL_OK;
+    const zonal_communicator *c = &ranks->communicator;
+    size_t first = (size_t)ranks->first * row_bytes, own = (size_t)base->problem.rows * row_bytes;
+    char *here = is_staged(base) ? (char *)base->pinned[0] : (char *)all;
+    for (int r = 0; r < c->ranks; r++) ranks->bytes[r] = ranks->rows[r] * (int64_t)row_bytes;
+    if (!is_staged(base))
+        return c->all_gather(c->context, here + first, here, ranks->bytes, base->stream);
+    ZONAL_TRY(copy(base, here + first, (const char *)all + first, own));
+    ZONAL_TRY(wait(base));
+    ZONAL_TRY(c->all_gather(c->context, here + first, here, ranks->bytes, NULL));
+    return copy(base, all, here, (size_t)ranks->batch * row_bytes);
+}
+
 /* Staged, the rows stay in pinned memory from the first step to the last: what was received into
  * one buffer is sent on from there. */
 zonal_status zonal__cuda_ranks_shift_begin(const zonal__cuda_base *base, int step, const void *send,

@@ -18,6 +18,9 @@ zonal_status zonal__cuda_ranks_room(zonal__cuda_base *base, size_t bytes);
 /* number[i] = the sum of all ranks' number[i]. */
 zonal_status zonal__cuda_ranks_sum(const zonal__cuda_base *base, double *number, int64_t count);
 
+/* all [batch][row_bytes] of every rank's rows, of which the own are in their place already. */
+zonal_status zonal__cuda_ranks_gather(const zonal__cuda_base *base, void *all, size_t row_bytes);
+
 /* Begins to send a block to the next rank and to receive one from the rank before; "step" counts
  * the shifts of one round from 0, in which what was received is sent on. Work that is put on the
  * stream before the end may read the block that is sent. */

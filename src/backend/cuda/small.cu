@@ -83,8 +83,8 @@ int zonal__cuda_small_serves(const zonal__problem *problem) {
     int64_t views = problem->views > 1 ? problem->views : 1;
     if (!problem->psi == !problem->log_phi || problem->precision == ZONAL_PRECISION_DOUBLE)
         return 0;
-    if (problem->ranks) return 0; /* one launch has no place for what the ranks exchange */
-    return zonal__small_shape_make(views, problem->rows, problem->dim, &room, &shape);
+    return zonal__small_shape_make(views, zonal__ranks_batch(problem->ranks, problem->rows),
+                                   problem->dim, &room, &shape);
 }
 
 /* Whether |log phi| stays below .9, as on the CPU: then sums of expm1 keep the digits. */

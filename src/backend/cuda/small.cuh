@@ -8,7 +8,8 @@
 #include "backend/cuda/common.cuh"
 
 extern "C" {
-/* 1 where this path serves: psi or log_phi is given, and the batch is small. */
+/* 1 where this path serves: psi or log_phi is given, and the batch is small. On several ranks it
+ * serves through gathered.cuh. */
 int zonal__cuda_small_serves(const zonal__problem *problem);
 /* "operation" is ZONAL__PAIRS, ZONAL__KL or ZONAL__OBJECTIVE. The value is
  *     PAIRS, KL    one double: problem->offset + problem->factor * the operation's value

@@ -3,6 +3,7 @@
  * where no single launch does.
  */
 #include "backend/cuda/common.cuh"
+#include "backend/cuda/gathered.cuh"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ranks.cuh"
 #include "backend/cuda/small.cuh"
@@ -14,14 +15,25 @@ extern "C" {
 
 /* ---- pairs and KL: one launch for small batches, tiles beyond -------------------------------- */
 
+/* A small batch, whose operation is PAIRS, KL or OBJECTIVE. */
+static zonal_status create_small(const zonal__problem *problem, zonal__operation operation,
+                                 zonal__work **work) {
+    ZONAL_TRY(problem->ranks ? zonal__cuda_gathered_create(problem, operation, work)
+                             : zonal__cuda_small_create(problem, operation, work));
+    zonal__cuda_base *base = (zonal__cuda_base *)*work;
+    base->run = problem->ranks ? zonal__cuda_gathered_run : zonal__cuda_small_run;
+    base->destroy = problem->ranks ? zonal__cuda_gathered_destroy : zonal__cuda_small_destroy;
+    base->check = problem->ranks ? zonal__cuda_gathered_check : NULL;
+    return ZONAL_OK;
+}
+
 static zonal_status create_pairwise(const zonal__problem *problem, zonal__operation operation,
                                     zonal__work **work) {
-    int small = zonal__cuda_small_serves(problem);
-    ZONAL_TRY(small ? zonal__cuda_small_create(problem, operation, work)
-                    : zonal__cuda_stream_create(problem, operation, work));
+    if (zonal__cuda_small_serves(problem)) return create_small(problem, operation, work);
+    ZONAL_TRY(zonal__cuda_stream_create(problem, operation, work));
     zonal__cuda_base *base = (zonal__cuda_base *)*work;
-    base->run = small ? zonal__cuda_small_run : zonal__cuda_stream_run;
-    base->destroy = small ? zonal__cuda_small_destroy : zonal__cuda_stream_destroy;
+    base->run = zonal__cuda_stream_run;
+    base->destroy = zonal__cuda_stream_destroy;
     return ZONAL_OK;
 }
 
@@ -38,16 +50,21 @@ static zonal_status run_chosen(zonal__work *work, const void *x, uint32_t step, 
     return ((zonal__cuda_base *)work)->run(work, x, step, value, gradient, factor);
 }
 
+static zonal_status check_chosen(zonal__work *work) {
+    zonal__cuda_base *base = (zonal__cuda_base *)work;
+    return base->check ? base->check(work) : zonal__cuda_check(work);
+}
+
 static void destroy_chosen(zonal__work *work) {
     if (work) ((zonal__cuda_base *)work)->destroy(work);
 }
 
 const zonal__operation_table zonal__cuda_pairs = {create_pairs,           run_chosen,
                                                   destroy_chosen,         zonal__cuda_scratch_bytes,
-                                                  zonal__cuda_set_stream, zonal__cuda_check};
+                                                  zonal__cuda_set_stream, check_chosen};
 const zonal__operation_table zonal__cuda_kl = {
-    create_kl,        run_chosen, destroy_chosen, zonal__cuda_scratch_bytes, zonal__cuda_set_stream,
-    zonal__cuda_check};
+    create_kl,   run_chosen, destroy_chosen, zonal__cuda_scratch_bytes, zonal__cuda_set_stream,
+    check_chosen};
 
 /* ---- the objective --------------------------------------------------------------------------- */
 
@@ -250,12 +267,8 @@ static zonal_status build_views(objective_work *work) {
 
 static zonal_status create_objective(const zonal__problem *problem, zonal__work **out) {
     *out = NULL;
-    if ((problem->psi || problem->log_phi) && zonal__cuda_small_serves(problem)) {
-        ZONAL_TRY(zonal__cuda_small_create(problem, ZONAL__OBJECTIVE, out));
-        ((zonal__cuda_base *)*out)->run = zonal__cuda_small_run;
-        ((zonal__cuda_base *)*out)->destroy = zonal__cuda_small_destroy;
-        return ZONAL_OK;
-    }
+    if ((problem->psi || problem->log_phi) && zonal__cuda_small_serves(problem))
+        return create_small(problem, ZONAL__OBJECTIVE, out);
     void *memory;
     ZONAL_TRY(zonal__alloc(1, sizeof(objective_work), "the work space", &memory));
     objective_work *work = (objective_work *)memory;
@@ -273,7 +286,7 @@ static zonal_status create_objective(const zonal__problem *problem, zonal__work 
 /* The rows of a view are the inner operation's to judge; alignment sees the same ones. */
 static zonal_status check_objective(zonal__work *work) {
     zonal__cuda_base *base = (zonal__cuda_base *)work;
-    if (base->run != run_views) return zonal__cuda_check(work);
+    if (base->run != run_views) return check_chosen(work);
     objective_work *views = (objective_work *)work;
     return views->table->check(views->inner);
 }

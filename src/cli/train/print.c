@@ -149,6 +149,13 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
                      t->trainer.schedule.total, s->batch,
                      (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
                      word(t, "optimiser", s->optimiser), s->lr, device);
+    if (zonal__job_count(t->job) > 1)
+        zonal__train_say(print,
+                         "ranks     %d over %s, at most %" PRId64 " images of a step on "
+                         "each%s",
+                         zonal__job_count(t->job), zonal__job_transport(t->job),
+                         (s->batch + zonal__job_count(t->job) - 1) / zonal__job_count(t->job),
+                         s->sync_norm ? "" : "; batch norms of each rank's own images");
 }
 
 static void say_loss(zonal__train_print *print, const zonal__training *t) {

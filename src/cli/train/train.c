@@ -34,7 +34,8 @@ static const zonal__cli_usage usage = {
 /* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_asked, someone_watches;
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+/* Of mpirun's, and Slurm's before a time limit, SIGUSR1 is the one that leaves time for an end. */
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere */
 
@@ -187,6 +188,15 @@ static int dump(const zonal__training *t) {
     return ZONAL__EXIT_OK;
 }
 
+/* What a launcher has started again goes on with the run that it has begun. */
+static const char *find_retried(int argc, char **argv) {
+    const char *out = zonal__options_peek(argc, argv, "out");
+    const char *retries = zonal__options_peek(argc, argv, "retries");
+    char path[ZONAL__TRAINING_PATH];
+    if (!out || !retries || strcmp(retries, "0") == 0) return NULL;
+    return zonal__resume_find_config(out, path) == ZONAL_OK ? out : NULL;
+}
+
 /* A resumed run has its configuration and its images. */
 static int check_resumed(const zonal__training *t) {
     if (t->options.argument_count > 0)
@@ -200,14 +210,19 @@ static int check_resumed(const zonal__training *t) {
 static int parse(zonal__training *t, int argc, char **argv, char path[ZONAL__TRAINING_PATH]) {
     const char *resume = zonal__options_peek(argc, argv, "resume");
     const char *file = zonal__options_peek(argc, argv, "config");
+    const char *retried = resume ? NULL : find_retried(argc, argv);
     int status;
     if (resume && file)
         return zonal__cli_misused("a resumed run has its own configuration; leave out --config");
     if (resume && zonal__resume_find_config(resume, path) != ZONAL_OK) return zonal__cli_failed();
+    if (retried) (void)zonal__resume_find_config(retried, path); /* it is there */
     status = zonal__cli_parse_file(&usage, zonal__train_table, &t->settings, argc, argv,
-                                   resume ? path : file, &t->options, &t->config);
+                                   resume || retried ? path : file, &t->options, &t->config);
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (resume) return check_resumed(t);
+    if (retried && zonal__options_set(&t->options, "resume", "--resume", retried,
+                                      ZONAL__SOURCE_FLAG) != ZONAL_OK)
+        return zonal__cli_failed();
     if (t->options.argument_count > 0 &&
         zonal__options_set(&t->options, "data", "DIR, as data,", t->options.arguments[0],
                            ZONAL__SOURCE_FLAG) != ZONAL_OK)
