@@ -36,6 +36,7 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
 #include "core/memory.h"
 #include "dist/clock.h"
 
+enum { ABORT_SECONDS = 10 };
 enum { NOTE = 1, LIFE = 2 }; /* tags: a roll call, a sign of life */
 
 typedef struct mpi_transport {
@@ -154,8 +155,11 @@ static void leave(zonal__transport *transport, int in_order, int exit_status) {
     if (in_order && (MPI_Ibarrier(t->mpi.comm, &all) != MPI_SUCCESS ||
                      zonal_mpi_wait(&t->mpi, 1, &all) != ZONAL_OK))
         in_order = 0;
-    /* Ends the processes of all ranks, this one included. */
-    if (!in_order) MPI_Abort(MPI_COMM_WORLD, exit_status);
+    /* Ends the processes of all ranks, this one included; should MPI hang, the alarm does. */
+    if (!in_order) {
+        alarm(ABORT_SECONDS);
+        MPI_Abort(MPI_COMM_WORLD, exit_status);
+    }
     zonal_mpi_close(&t->mpi);
     MPI_Comm_free(&t->notes);
     release(t);
