@@ -25,6 +25,7 @@ capture; graphs that hold the same loss must not be replayed at the same time.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
 
 from . import _library, _torch  # _torch first: it has a sentence where PyTorch is missing
@@ -34,7 +35,7 @@ import torch
 
 Number = Union[float, str]
 
-__all__ = ["KL", "KSD", "MMD", "SIGReg", "SUSReg", "SphereJEPALoss", "Parts", "option_help"]
+__all__ = ["KL", "KSD", "MMD", "SIGReg", "SUSReg", "SphereJEPALoss", "Parts", "clear_plans", "option_help"]
 
 
 def option_help() -> Dict[str, str]:
@@ -46,6 +47,22 @@ def option_help() -> Dict[str, str]:
     return {name.replace("-", "_"): _library.text_of("zonal_loss_option_help", i)
             for i, name in enumerate(_library.names("zonal_loss_option_name"))
             if name not in ("device", "dtype")}
+
+
+def clear_plans() -> None:
+    """Gives back the memory that losses keep for their next call, on the GPU as well: that of at most 32
+    plans. What CUDA graphs have captured stays.
+
+    >>> clear_plans()
+    """
+    pool.clear()
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
 class _Loss(torch.nn.Module):
@@ -64,7 +81,7 @@ class _Loss(torch.nn.Module):
                                 f"{', '.join(self._known())}")
         self.method = method
         self.precision: Optional[str] = options.pop("precision", None)
-        self.threads = int(options.pop("threads", None) or 0)
+        self.threads = _whole("threads", options.pop("threads", None) or 0)
         if self.precision not in (None, "double", "fp32", "tf32", "bf16"):
             raise ValueError(f"precision must be double, fp32, tf32 or bf16, got {self.precision!r}")
         self.options = _library.options_text(options)
@@ -268,7 +285,7 @@ class SphereJEPALoss(_Stepped):
             gain_option = gain
         own = {"lambda": lam, "gain": gain_option, "margin": margin, "selectivity": selectivity}
         self.options = ",".join(filter(None, [self.options, _library.options_text(own)]))
-        self.global_views = int(global_views)
+        self.global_views = _whole("global_views", global_views)
         self._parts: Optional[torch.Tensor] = None
 
     def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:
