@@ -247,6 +247,15 @@ class Pool(Case):
         self.assertEqual(_plans.pool._count, 1)
         self.assertEqual(MMD()(rows(9, D, dtype=torch.float32)).dtype, torch.float32)
 
+    def test_check_leaves_the_plans_where_they_are(self):
+        clear_plans()
+        loss = MMD()
+        loss(rows(9, D))
+        KL()(rows(9, D))
+        loss.check()
+        self.assertEqual(_plans.pool._count, 2)
+        self.assertEqual(sum(map(len, _plans.pool._idle.values())), 2)
+
     def test_threads(self):
         """One loss in eight threads at once: every value is right."""
         loss = MMD()

@@ -68,17 +68,15 @@ def _whole(name: str, value: Any) -> int:
 class _Loss(torch.nn.Module):
     """A method with its options; the plans are in a pool that all losses share."""
 
-    _known = staticmethod(option_help)
-
     def __init__(self, method: str, options: Dict[str, Any]) -> None:
         super().__init__()
         _torch.check_method(method)
+        known = option_help()
         for name in options:
             if name in ("device", "dtype"):
                 raise TypeError(f"{type(self).__name__} takes no {name}: it is that of the rows")
-            if name not in self._known():
-                raise TypeError(f"{type(self).__name__} has no option {name!r}; it has "
-                                f"{', '.join(self._known())}")
+            if name not in known:
+                raise TypeError(f"{type(self).__name__} has no option {name!r}; it has {', '.join(known)}")
         self.method = method
         self.precision: Optional[str] = options.pop("precision", None)
         self.threads = _whole("threads", options.pop("threads", None) or 0)
@@ -89,8 +87,7 @@ class _Loss(torch.nn.Module):
     def check(self) -> None:
         """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has
         met a row that was zero or not finite since the last check."""
-        for made in pool.made_for(self.method, self.options):
-            made.status()
+        pool.check(self.method, self.options)
 
     def extra_repr(self) -> str:
         precision = f", precision={self.precision}" if self.precision else ""
