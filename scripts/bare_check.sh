@@ -137,10 +137,10 @@ try() { # try <root> <demo or check>
     if ((status)); then tail -n 60 "$log"; fi
     report "$status" "make $2, $1"
 }
-# What a build folder found, "yes" or "no" for each part, and which tests it has. CUDA is left out:
-# its toolkit does not come from the distribution.
+# What a build folder found, "yes" or "no" for each part, and which tests it has. CUDA and MPI are left
+# out: the one does not come from the distribution, the other is installed for CI alone.
 found() {
-    sed -n '/^CU/d; s/: absent.*/ no/p; t; s/: off$/ no/p; t; s/: .*/ yes/p' "$1/parts.txt"
+    sed -n '/^CU/d; /^MPI/d; s/: absent.*/ no/p; t; s/: off$/ no/p; t; s/: .*/ yes/p' "$1/parts.txt"
     find "$1/tests" -name CTestTestfile.cmake -exec grep -oh '^add_test([^ ]*' {} + | sed '/cuda_/d' | sort
 }
 same() { # same <name> <file> <file>

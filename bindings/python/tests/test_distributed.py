@@ -127,8 +127,6 @@ def check_objective(rank, ranks):
 def check_training(rank, ranks):
     """Parameters after some steps of DistributedDataParallel are those of one process."""
     for shard in SHARDS[ranks]:
-        if 0 in shard:
-            continue  # DistributedDataParallel wants a backward of every rank through all parameters
         for average in (True, False):
             torch.manual_seed(1)
             layers = [torch.nn.Linear(DIM, 16), torch.nn.GELU(), torch.nn.Linear(16, 8)]
@@ -182,6 +180,10 @@ def check_refusals(rank, ranks):
         assert isinstance(error, ValueError) and "differ in kind" in str(error), error
         error = raised(lambda: module(torch.ones(3, DIM, dtype=torch.float64 if rank else torch.float32)))
         assert isinstance(error, ValueError) and "torch.float64" in str(error), error
+        sliced = zonal.distributed.GlobalBatch(zonal.losses.SUSReg(slices=8))
+        sliced.loss.step = rank
+        error = raised(lambda: sliced(draw(4, torch.float32)))
+        assert isinstance(error, ValueError) and "at step 0, rank 1 has" in str(error), error
     error = raised(lambda: module(torch.ones(1, DIM) if rank == 0 else torch.ones(0, DIM)))
     assert isinstance(error, ValueError) and "2" in str(error), error
 

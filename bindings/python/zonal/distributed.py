@@ -38,12 +38,19 @@ class _Shard(NamedTuple):
     dim: int
     views: int
     dtype: int
+    step: int  # of a sliced loss: its directions must be the same everywhere
     wants_gradient: int
 
+    def must_agree(self) -> Tuple[int, ...]:
+        return self[1:5]
 
-_NOBODY = _Shard(-1, 0, 0, 0, 0)
+    def __str__(self) -> str:
+        views = f"{self.views} views of " if self.views else ""
+        return f"{views}{self.dim} dimensions in {_DTYPES[self.dtype]} at step {self.step}"
+
+
+_NOBODY = _Shard(-1, 0, 0, 0, 0, 0)
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-
 
 # One graph break instead of one at each thing that torch.compile does not know.
 _not_compiled: Any = torch.compiler.disable if _torch.MODERN else lambda function: function
@@ -121,17 +128,16 @@ class GlobalBatch(torch.nn.Module):
             if not self.same_rows:
                 self._exchange(_NOBODY, z.device if isinstance(z, torch.Tensor) else torch.device("cpu"))
             raise
-        mine = _shard_of(rows)
+        mine = self._shard_of(rows)
         if self.same_rows:
             return rows, (mine,)
         shards = self._exchange(mine, rows.device)
         for rank, other in enumerate(shards):
             if other.rows < 0:
                 raise RuntimeError(f"rank {rank} cannot take part in the loss: see its exception")
-            if other[1:4] != shards[0][1:4]:
+            if other.must_agree() != shards[0].must_agree():
                 raise ValueError(
-                    f"the ranks' rows differ in kind: rank 0 has {_describe(shards[0])}, rank {rank} "
-                    f"has {_describe(other)}"
+                    f"the ranks' rows differ in kind: rank 0 has {shards[0]}, rank {rank} has {other}"
                 )
         return rows, shards
 
@@ -147,6 +153,12 @@ class GlobalBatch(torch.nn.Module):
                 "the process group has no collectives for rows on the CPU: give it gloo too, or use z.cuda()"
             )
         return rows
+
+    def _shard_of(self, z: torch.Tensor) -> _Shard:
+        wants_gradient = torch.is_grad_enabled() and z.requires_grad
+        views = z.shape[0] if z.dim() == 3 else 0
+        dtype = _DTYPES.index(z.dtype)
+        return _Shard(z.shape[-2], z.shape[-1], views, dtype, self._step() or 0, int(wants_gradient))
 
     def _exchange(self, mine: _Shard, device: torch.device) -> Tuple[_Shard, ...]:
         where = torch.device("cpu")
@@ -194,7 +206,8 @@ class GlobalBatch(torch.nn.Module):
         key = _torch._key(
             z, self.loss.method, self.loss.options, self.loss.precision or "", self.loss.threads, global_views
         )
-        name = (key._replace(threads=0, stream=0), shards)  # these are this rank's own affair
+        # Threads and streams are this rank's own affair.
+        name = (key._replace(threads=0, stream=0), tuple(shard.rows for shard in shards))
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = _plans.make(key, communicator)
@@ -231,14 +244,3 @@ class _Global(torch.autograd.Function):
 def _address(gradient: torch.Tensor, other: torch.Tensor) -> int:
     """A rank without rows has no memory for a gradient, but wants one as the others do."""
     return gradient.data_ptr() or other.data_ptr()
-
-
-def _shard_of(z: torch.Tensor) -> _Shard:
-    wants_gradient = torch.is_grad_enabled() and z.requires_grad
-    views = z.shape[0] if z.dim() == 3 else 0
-    return _Shard(z.shape[-2], z.shape[-1], views, _DTYPES.index(z.dtype), int(wants_gradient))
-
-
-def _describe(shard: _Shard) -> str:
-    views = f"{shard.views} views of " if shard.views else ""
-    return f"{views}{shard.dim} dimensions in {_DTYPES[shard.dtype]}"
