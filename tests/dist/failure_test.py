@@ -4,6 +4,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -45,14 +46,19 @@ def hurt(kind, ranks, sent, draw):
     rank = draw.randrange(ranks)
     begun = time.monotonic()
     os.kill(process[rank], sent)
-    others = [p for p in job.processes if p.pid != process[rank]]
-    for other in others:
+    until = begun + 1.25 * TIMEOUT + SPARE
+    for other in [p for p in job.processes if p.pid != process[rank]]:
         try:
-            other.wait(max(0.1, begun + 1.25 * TIMEOUT + SPARE - time.monotonic()))
-        except Exception:
+            other.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
             pass
-    seconds = time.monotonic() - begun
-    left = [r for r in process if is_alive(process[r]) and not (r == rank and kind == "tcp")]
+
+    def find_left():
+        return [r for r in process if is_alive(process[r]) and not (r == rank and kind == "tcp")]
+
+    while find_left() and time.monotonic() < until:  # mpirun may end before the last of its ranks
+        time.sleep(0.05)
+    seconds, left = time.monotonic() - begun, find_left()
     for p in process.values():  # a stopped rank over TCP has nobody to end it but its launcher: us
         if is_alive(p):
             os.kill(p, signal.SIGKILL)
