@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "thread_ranks.h"
+#include "timed.h"
 #include "zonal/loss.h"
 
 typedef struct task {
@@ -28,71 +29,9 @@ typedef struct task {
     double wall_share[THREAD_RANKS], used_share[THREAD_RANKS]; /* of collective calls */
 } task;
 
-static double seconds(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void stop(const char *method) {
     fprintf(stderr, "ranks: %s: %s\n", method, zonal_last_error()->message);
     exit(1);
-}
-
-/* ---- a communicator with a clock ------------------------------------------------------------- */
-
-typedef struct timed {
-    const zonal_communicator *inner;
-    double wall, used, bytes;
-} timed;
-
-static void start(timed *t) {
-    t->wall -= seconds(CLOCK_MONOTONIC);
-    t->used -= seconds(CLOCK_THREAD_CPUTIME_ID);
-}
-
-static void end(timed *t, double bytes) {
-    t->wall += seconds(CLOCK_MONOTONIC);
-    t->used += seconds(CLOCK_THREAD_CPUTIME_ID);
-    t->bytes += bytes;
-}
-
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
-                               void *stream) {
-    timed *t = context;
-    start(t);
-    zonal_status status = t->inner->all_reduce(t->inner->context, number, count, type, stream);
-    end(t, 8 * (double)count);
-    return status;
-}
-
-static zonal_status all_gather(void *context, const void *mine, void *all, const int64_t *bytes,
-                               void *stream) {
-    timed *t = context;
-    return t->inner->all_gather(t->inner->context, mine, all, bytes, stream);
-}
-
-static zonal_status shift_begin(void *context, const void *send, int64_t send_bytes, void *receive,
-                                int64_t receive_bytes, void *stream) {
-    timed *t = context;
-    start(t);
-    zonal_status status =
-        t->inner->shift_begin(t->inner->context, send, send_bytes, receive, receive_bytes, stream);
-    end(t, (double)send_bytes);
-    return status;
-}
-
-static zonal_status shift_end(void *context, void *stream) {
-    timed *t = context;
-    start(t);
-    zonal_status status = t->inner->shift_end(t->inner->context, stream);
-    end(t, 0);
-    return status;
-}
-
-static zonal_status broadcast(void *context, void *block, int64_t bytes, int root, void *stream) {
-    timed *t = context;
-    return t->inner->broadcast(t->inner->context, block, bytes, root, stream);
 }
 
 /* ---- one loss -------------------------------------------------------------------------------- */
@@ -130,14 +69,8 @@ static void measure(task *t, const zonal_communicator *communicator, timed *cloc
 }
 
 static void body(const zonal_communicator *inner, void *context) {
-    timed clock = {.inner = inner};
-    zonal_communicator outer = *inner;
-    outer.context = &clock;
-    outer.all_reduce = all_reduce;
-    outer.all_gather = all_gather;
-    outer.shift_begin = shift_begin;
-    outer.shift_end = shift_end;
-    outer.broadcast = broadcast;
+    timed clock;
+    const zonal_communicator outer = timed_communicator(inner, &clock);
     measure(context, &outer, &clock);
 }
 

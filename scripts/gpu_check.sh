@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 jobs=$(nproc)
 tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed
     test_cuda_trainer test_cuda_neighbours test_cuda_nn_launch test_cuda_nn test_cuda_optimiser
-    test_cuda_convolution test_nn_ranks)
+    test_cuda_convolution test_nn_ranks test_ranks_training)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
 cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared >>build-cuda.log 2>&1 ||
     { tail -n 50 build-cuda.log; exit 1; }
