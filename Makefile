@@ -5,7 +5,7 @@ BUILD      ?= build
 PREFIX     ?= /usr/local
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
-CHECK_ARGS ?=
+CHECK_ARGS ?= -LE long
 DEMO_ARGS  ?=
 PYTHON_ARGS ?=
 SETUP      ?= on
@@ -90,7 +90,8 @@ help:
 	@echo '  JOBS=N             compilers at a time (now $(JOBS))'
 	@echo '  SETUP=off          install nothing; missing packages are otherwise installed with apt-get'
 	@echo '  CMAKE_ARGS=...     options of the configuration: -DZONAL_WERROR=ON, -DZONAL_CUDA=OFF ...'
-	@echo '  CHECK_ARGS=...     arguments of ctest for check and sanitize: -R loss, -LE slow ...'
+	@echo '  CHECK_ARGS=...     arguments of ctest for check and sanitize: -R loss, -LE slow ...;'
+	@echo '                     now $(CHECK_ARGS): without those that repeat others many times'
 	@echo '  DEMO_ARGS=...      options of zonal train for the demo: --steps 1000 ...'
 	@echo '  PYTHON_ARGS=...    settings of scikit-build-core for python: cmake.define.ZONAL_CUDA=OFF ...'
 	@echo '  PREFIX=, DESTDIR=  where to install, and the root to put before it'

@@ -6,13 +6,20 @@
 # a build folder of this machine where one is named.
 #
 #   scripts/bare_check.sh [build folder]    ZONAL_BARE_BASE=FOLDER: a bare root to copy, for repeats
+#   scripts/bare_check.sh --base            only makes that root
 #
 # Only tests that stand on the parts are run, and the demo trains for a few steps. Needs root,
 # debootstrap, and the package mirror that apt is configured with here; where one of them is not to
 # be had, it is skipped and says why. Ends with "N passed, N failed, N skipped".
 set -euo pipefail
 reference=
-if [[ $# -gt 0 ]]; then reference=$(realpath "$1"); fi
+base_only=
+if [[ ${1:-} == --base ]]; then
+    base_only=yes
+elif [[ $# -gt 0 ]]; then
+    reference=$(realpath "$1")
+fi
+if [[ -n ${ZONAL_BARE_BASE:-} ]]; then ZONAL_BARE_BASE=$(realpath -m "$ZONAL_BARE_BASE"); fi
 cd "$(dirname "$0")/.."
 
 tests='^cli_basics|^codec|^file|^harness|^install|^npy|^readers|^safetensors'
@@ -88,6 +95,7 @@ if [[ ! -d $base ]]; then
     mv "$base.part" "$base"
     echo "made after $SECONDS s"
 fi
+[[ -z $base_only ]] || exit 0
 
 # The same tree for both: what git knows of, as it is now.
 mkdir "$work/tree" "$work/ccache"
@@ -129,10 +137,10 @@ try() { # try <root> <demo or check>
     if ((status)); then tail -n 60 "$log"; fi
     report "$status" "make $2, $1"
 }
-# What a build folder found, "yes" or "no" for each part, and which tests it has. CUDA is left out:
-# its toolkit does not come from the distribution.
+# What a build folder found, "yes" or "no" for each part, and which tests it has. CUDA and MPI are left
+# out: the one does not come from the distribution, the other is installed for CI alone.
 found() {
-    sed -n '/^CU/d; s/: absent.*/ no/p; t; s/: off$/ no/p; t; s/: .*/ yes/p' "$1/parts.txt"
+    sed -n '/^CU/d; /^MPI/d; s/: absent.*/ no/p; t; s/: off$/ no/p; t; s/: .*/ yes/p' "$1/parts.txt"
     find "$1/tests" -name CTestTestfile.cmake -exec grep -oh '^add_test([^ ]*' {} + | sed '/cuda_/d' | sort
 }
 same() { # same <name> <file> <file>

@@ -25,7 +25,8 @@ find_python() {
         fi
     done
     python3 -m venv "$out/tools" >&2 &&
-        "$out/tools/bin/python" -m pip install --quiet "scikit-build-core>=0.10" >&2 &&
+        "$out/tools/bin/python" -m pip install --quiet --timeout 15 --retries 1 \
+            "scikit-build-core>=0.10" >&2 &&
         echo "$out/tools/bin/python"
 }
 

@@ -27,7 +27,7 @@
  * 2e-6 D + 2e-11 (KL: 2e-6 (1 + |mean log p|/C_norm)), gradients within 1e-5 of their norm. A float
  * cosine is off by 6e-8 and psi by psi'(1) times that, so under a steep kernel, psi'(1) > 100
  * (degree 64 on the circle), the fp32 bounds grow by psi'(1)/100, and that of D is of the larger of
- * D and 1/B.
+ * D and 1/B. The bounds are the same on several ranks.
  */
 #ifndef ZONAL_LOSS_H
 #define ZONAL_LOSS_H
@@ -223,7 +223,7 @@ typedef struct zonal_plan_info {
     double fit_error;     /* checked bound on the profile's fit, 0 where none is used */
     size_t scratch_bytes; /* memory held beyond input and gradient; 0 of a plan that is only
                              described */
-    int64_t batch, dim;   /* of the whole batch */
+    int64_t batch, dim;   /* the batch is that of all ranks */
     /* The effective kernel, defaults and all: "heat, t = 5/d = 0.01953125"; for SUSReg its limit's,
      * for SIGReg, which is a test in R^d, "none". */
     char kernel[96];

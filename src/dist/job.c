@@ -1,5 +1,6 @@
 #include "dist/job.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 struct zonal__job {
     zonal__transport *transport; /* NULL: alone */
     double timeout;
+    double shown;    /* when this rank last showed life */
+    double *numbers; /* [ranks]: what gather_numbers has heard */
     /* What zonal__job_on has found for a device; NULL: not asked yet. */
     const zonal__device *device;
     const zonal_communicator *on_device;
@@ -58,9 +61,10 @@ static zonal_status connect_ranks(const zonal__job_options *options, zonal__job 
     zonal__launch launch;
     ZONAL_TRY(zonal__launch_read(options->launcher, options->rendezvous, &launch));
     if (launch.launcher == ZONAL__LAUNCHER_NONE) return ZONAL_OK;
-    if (launch.launcher == ZONAL__LAUNCHER_MPI)
-        return zonal__transport_mpi(&launch, options->timeout, &job->transport);
-    return zonal__transport_tcp(&launch, options->timeout, &job->transport);
+    ZONAL_TRY(launch.launcher == ZONAL__LAUNCHER_MPI
+                  ? zonal__transport_mpi(&launch, options->timeout, &job->transport)
+                  : zonal__transport_tcp(&launch, options->timeout, &job->transport));
+    return ZONAL_NEW(&job->numbers, job->transport->communicator.ranks, "the ranks' answers");
 }
 
 zonal_status zonal__job_open(const zonal__job_options *options, zonal__job **out) {
@@ -69,6 +73,7 @@ zonal_status zonal__job_open(const zonal__job_options *options, zonal__job **out
     (*out)->timeout = options->timeout;
     status = connect_ranks(options, *out);
     if (status == ZONAL_OK) return ZONAL_OK;
+    if ((*out)->transport) (*out)->transport->close((*out)->transport, 0, 1);
     zonal__free(*out);
     *out = NULL;
     return status;
@@ -83,6 +88,7 @@ void zonal__job_close(zonal__job *job, zonal_status status) {
             usleep((useconds_t)(zonal__transport_grace(job->timeout) * 1e6));
         job->transport->close(job->transport, in_order, status == ZONAL_ARGUMENT ? 2 : 1);
     }
+    zonal__free(job->numbers);
     zonal__free(job);
 }
 
@@ -148,19 +154,12 @@ void zonal__job_share(int64_t rows, int ranks, int rank, int64_t *first, int64_t
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* Every rank's number, on every rank; *all is released with zonal__free. */
-static zonal_status gather_numbers(zonal__job *job, int64_t own, int64_t **all) {
+/* Every rank's number, on every rank, in job->numbers: a sum in which each has a place of its own,
+ * which takes one exchange. */
+static zonal_status gather_numbers(zonal__job *job, int own) {
     const zonal_communicator *c = &job->transport->communicator;
-    int64_t *bytes;
-    zonal_status status;
-    ZONAL_TRY(ZONAL_NEW(all, 2 * (int64_t)c->ranks, "the ranks' answers"));
-    bytes = *all + c->ranks;
-    for (int r = 0; r < c->ranks; r++) bytes[r] = sizeof own;
-    status = c->all_gather(c->context, &own, *all, bytes, NULL);
-    if (status == ZONAL_OK) return ZONAL_OK;
-    zonal__free(*all);
-    *all = NULL;
-    return status;
+    for (int r = 0; r < c->ranks; r++) job->numbers[r] = r == c->rank ? own : 0;
+    return c->all_reduce(c->context, job->numbers, c->ranks, ZONAL_REDUCE_DOUBLE, NULL);
 }
 
 /* The status and the sentence of the first rank that fails, on all ranks. "own" is a failure of
@@ -168,14 +167,12 @@ static zonal_status gather_numbers(zonal__job *job, int64_t own, int64_t **all) 
 static zonal_status share_failure(zonal__job *job, zonal_status own, int named) {
     const zonal_communicator *c = &job->transport->communicator;
     char sentence[sizeof zonal_last_error()->message] = "";
-    int64_t *all;
     int first = 0;
     zonal_status status;
     if (own != ZONAL_OK) strcpy(sentence, zonal_last_error()->message);
-    ZONAL_TRY(gather_numbers(job, own, &all));
-    while (first < c->ranks && all[first] == ZONAL_OK) first++;
-    status = first < c->ranks ? (zonal_status)all[first] : ZONAL_OK;
-    zonal__free(all);
+    ZONAL_TRY(gather_numbers(job, (int)own));
+    while (first < c->ranks && (int)job->numbers[first] == ZONAL_OK) first++;
+    status = first < c->ranks ? (zonal_status)(int)job->numbers[first] : ZONAL_OK;
     job->shared_failure = status != ZONAL_OK;
     if (status == ZONAL_OK) return ZONAL_OK;
     ZONAL_TRY(c->broadcast(c->context, sentence, sizeof sentence, first, NULL));
@@ -200,13 +197,20 @@ zonal_status zonal__job_all(zonal__job *job, zonal_status status) {
 }
 
 zonal_status zonal__job_any(zonal__job *job, int flag, int *any) {
-    int64_t *all;
     *any = flag != 0;
     if (!transport_of(job)) return ZONAL_OK;
-    ZONAL_TRY(gather_numbers(job, flag != 0, &all));
-    for (int r = 0; r < zonal__job_count(job); r++) *any |= all[r] != 0;
-    zonal__free(all);
+    ZONAL_TRY(gather_numbers(job, flag != 0));
+    for (int r = 0; r < zonal__job_count(job); r++) *any |= job->numbers[r] != 0;
     return ZONAL_OK;
+}
+
+void zonal__job_alive(zonal__job *job) {
+    double now = zonal__clock();
+    if (!transport_of(job) || job->transport->lost ||
+        now - job->shown < zonal__transport_grace(job->timeout) / 2)
+        return;
+    job->shown = now;
+    job->transport->show_life(job->transport);
 }
 
 /* Rank 0's bytes on all ranks, with a zero behind them. */
@@ -318,7 +322,8 @@ static zonal_status poll_event(zonal__job *job, const zonal__device *device, voi
     while (waited < job->timeout) {
         ZONAL_TRY(zonal__device_event_done(device, event, &done));
         if (done) return ZONAL_OK;
-        waited = zonal__clock() - begun;
+        waited = zonal__clock() -
+                 fmax(begun, waited > 1 ? job->transport->last_life(job->transport) : 0);
         if (waited > 1e-3) {
             zonal_status status = zonal__nccl_check(job->nccl);
             if (status != ZONAL_OK) break;

@@ -98,6 +98,10 @@ zonal_status zonal__job_device_name(const zonal__job *job, const char *name,
  * the deadline: collectives of a device can hang there alone. Not collective. */
 zonal_status zonal__job_wait(zonal__job *job, const zonal__device *device, void *stream);
 
+/* Not collective. A sign of life to the ranks that wait, whose deadline then begins anew: for what
+ * one rank does alone and may take long, as evaluation does. Call it as often as you like. */
+void zonal__job_alive(zonal__job *job);
+
 /* Collective. ZONAL_OK if every rank comes with ZONAL_OK; else every rank gets the status and the
  * sentence of the first rank that does not, with "rank N: " before it unless it is alone. */
 zonal_status zonal__job_all(zonal__job *job, zonal_status status);

@@ -28,13 +28,15 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
 
 #else
 
+#include <math.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "dist/clock.h"
 
-enum { NOTE = 1 }; /* the tag of a roll call */
+enum { NOTE = 1, LIFE = 2 }; /* tags: a roll call, a sign of life */
 
 typedef struct mpi_transport {
     zonal__transport base;
@@ -44,6 +46,7 @@ typedef struct mpi_transport {
     char *present;         /* [ranks] */
     struct pollfd *nearby; /* [ranks]: the processes of this machine, -1 for the others */
     double looked;         /* when they were last looked at */
+    double life;           /* when another rank last showed life */
 } mpi_transport;
 
 /* ---- who is there ---------------------------------------------------------------------------- */
@@ -55,6 +58,27 @@ static void read_notes(mpi_transport *t) {
         MPI_Recv(NULL, 0, MPI_BYTE, note.MPI_SOURCE, NOTE, t->notes, MPI_STATUS_IGNORE);
         t->present[note.MPI_SOURCE] = 1;
     }
+}
+
+static void show_life(zonal__transport *transport) {
+    mpi_transport *t = (mpi_transport *)transport;
+    for (int r = 0; r < t->mpi.ranks; r++) {
+        MPI_Request sent;
+        if (r == t->mpi.rank) continue;
+        MPI_Isend(NULL, 0, MPI_BYTE, r, LIFE, t->notes, &sent);
+        MPI_Request_free(&sent);
+    }
+}
+
+static double last_life(zonal__transport *transport) {
+    mpi_transport *t = (mpi_transport *)transport;
+    MPI_Status note;
+    int there = 1;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, LIFE, t->notes, &there, &note) == MPI_SUCCESS && there) {
+        MPI_Recv(NULL, 0, MPI_BYTE, note.MPI_SOURCE, LIFE, t->notes, MPI_STATUS_IGNORE);
+        t->life = zonal__clock();
+    }
+    return t->life;
 }
 
 static int count_present(const mpi_transport *t) {
@@ -99,6 +123,7 @@ static zonal_status watch(void *context, double waited) {
     ZONAL_TRY(look_nearby(t));
     read_notes(t);
     t->looked = MPI_Wtime();
+    waited = fmin(waited, zonal__clock() - last_life(&t->base));
     return waited >= t->mpi.timeout || count_present(t) > 1 ? call_roll(&t->base) : ZONAL_OK;
 }
 
@@ -171,6 +196,8 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
     ZONAL_TRY(ZONAL_NEW(&t, 1, "the ranks"));
     t->base = (zonal__transport){.communicator = ZONAL_COMMUNICATOR_INIT,
                                  .name = "mpi",
+                                 .show_life = show_life,
+                                 .last_life = last_life,
                                  .call_roll = call_roll,
                                  .close = leave};
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {

@@ -14,6 +14,7 @@
 #include "dist/tcp.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
@@ -57,6 +58,7 @@ typedef struct tcp_transport {
     double timeout, patience; /* what is said, and how long a round waits: less in a roll call */
     size_t piece;
     uint64_t round;
+    double life;           /* when another rank last showed life */
     int *socket;           /* [ranks] */
     char *present;         /* [ranks] */
     message *message;      /* [ranks]; on rank 0 */
@@ -89,13 +91,14 @@ static size_t next_piece(const tcp_transport *t, int64_t left) {
 
 /* ---- rank 0: a rank is lost ------------------------------------------------------------------ */
 
-/* Tells those who are left why nothing goes on, which is the last sentence, and fails with it. */
+/* Tells all others why nothing goes on, which is the last sentence, and fails with it. One that is
+ * late hears it when it comes, and then has nothing to say itself. */
 static zonal_status tell_all(tcp_transport *t, zonal_status status) {
     const char *sentence = zonal_last_error()->message;
     head lost = {.kind = LOST, .bytes = strlen(sentence)};
     t->base.lost = 1;
     for (int r = 1; r < t->base.communicator.ranks; r++)
-        if (t->present[r] && zonal__tcp_send(t->socket[r], &lost, sizeof lost, 1) == 0)
+        if (zonal__tcp_send(t->socket[r], &lost, sizeof lost, 1) == 0)
             zonal__tcp_send(t->socket[r], sentence, lost.bytes, 1);
     return status;
 }
@@ -129,7 +132,12 @@ static int read_some(tcp_transport *t, int rank) {
         if (n == 0) return ECONNRESET;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : errno;
         m->got += (size_t)n;
-        if (m->got == sizeof m->head && m->head.bytes > t->piece) return EPROTO;
+        if (m->got < sizeof m->head) continue;
+        if (m->head.kind == WAIT) {
+            m->got = 0; /* the message is still to come */
+            t->life = zonal__clock();
+        } else if (m->head.bytes > t->piece)
+            return EPROTO;
     }
     return 0;
 }
@@ -147,10 +155,12 @@ static int count_missing(tcp_transport *t) {
     return count;
 }
 
-static void show_life(tcp_transport *t) {
-    const head life = {.kind = WAIT};
-    for (int r = 1; r < t->base.communicator.ranks; r++)
-        if (t->present[r]) zonal__tcp_send(t->socket[r], &life, sizeof life, 1);
+static const head life = {.kind = WAIT};
+
+static void show_life_to(tcp_transport *t, int present_alone) {
+    for (int r = 0; r < t->base.communicator.ranks; r++)
+        if (t->socket[r] >= 0 && (t->present[r] || !present_alone))
+            zonal__tcp_send(t->socket[r], &life, sizeof life, 1);
 }
 
 /* Receives the messages of all others. */
@@ -160,9 +170,9 @@ static zonal_status hear_all(tcp_transport *t) {
     for (int r = 1; r < ranks; r++) t->message[r].got = 0;
     while (count_missing(t) > 0) {
         double now = zonal__clock();
-        if (now - begun > t->patience) return lose(t, 0);
+        if (now - fmax(begun, t->life) > t->patience) return lose(t, 0);
         if (now - shown > often) {
-            show_life(t);
+            show_life_to(t, 1);
             shown = now;
         }
         poll(t->polled, (nfds_t)ranks, 100);
@@ -409,6 +419,26 @@ static zonal_status shift_end(void *context, void *stream) {
                                 (long long)in);
 }
 
+/* Rank 0 passes on what it hears when it waits itself. */
+static void show_life(zonal__transport *transport) {
+    show_life_to((tcp_transport *)transport, 0);
+}
+
+/* Reads signs of life that have come, and nothing behind them. */
+static double last_life(zonal__transport *transport) {
+    tcp_transport *t = (tcp_transport *)transport;
+    for (int r = 0; r < t->base.communicator.ranks; r++) {
+        head next;
+        while (t->socket[r] >= 0 &&
+               recv(t->socket[r], &next, sizeof next, MSG_PEEK) == (ssize_t)sizeof next &&
+               next.kind == WAIT) {
+            if (zonal__tcp_receive(t->socket[r], &next, sizeof next, 1) != 0) break;
+            t->life = zonal__clock();
+        }
+    }
+    return t->life;
+}
+
 static zonal_status call_roll(zonal__transport *transport) {
     tcp_transport *t = (tcp_transport *)transport;
     turn own = {.kind = ROLL};
@@ -479,6 +509,8 @@ zonal_status zonal__transport_tcp(const zonal__launch *launch, double timeout,
                                                   .shift_end = shift_end,
                                                   .broadcast = broadcast},
                                  .name = "tcp",
+                                 .show_life = show_life,
+                                 .last_life = last_life,
                                  .call_roll = call_roll,
                                  .close = leave};
     t->timeout = t->patience = timeout;

@@ -16,6 +16,10 @@ struct zonal__transport {
     /* A rank has ended or does not answer: nothing can be done together any more. The first rank
      * that is left is to say so. */
     int lost, speaker;
+    /* Sends all others a sign of life; they wait for longer after one. */
+    void (*show_life)(zonal__transport *transport);
+    /* When a sign of life was last seen (dist/clock.h); 0: never. Looks for new ones. */
+    double (*last_life)(zonal__transport *transport);
     /* This rank has waited in vain for others elsewhere, as inside of NCCL. Finds out who is left,
      * and fails with a sentence about the others. */
     zonal_status (*call_roll)(zonal__transport *transport);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/device.h"
+#include "core/checksum.h"
 #include "core/memory.h"
 #include "core/sized.h"
 #include "core/thread.h"
@@ -377,6 +378,18 @@ static int method_number(const zonal_loss_options *options) {
     return -1;
 }
 
+/* Of the weights, or of their text; 52 bits, which a double holds. 0: none, or nonsense, which the
+ * kernel then refuses. */
+static double spectrum_checksum(const zonal_kernel_spec *spec) {
+    uint64_t sum = 0;
+    if (spec->family != ZONAL_FAMILY_SPECTRUM) return 0;
+    if (spec->weights && spec->n_weights > 0 && spec->n_weights <= ZONAL__MOST_WEIGHTS)
+        sum = zonal__checksum_of(spec->weights, (size_t)spec->n_weights * sizeof *spec->weights);
+    else if (!spec->weights && spec->spectrum)
+        sum = zonal__checksum_of(spec->spectrum, strlen(spec->spectrum));
+    return (double)(sum >> 12);
+}
+
 /* All that changes the numbers; ranks may differ in device and threads. */
 static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__agreed *values,
                        int more, zonal__agreed list[AGREED]) {
@@ -386,7 +399,7 @@ static int list_agreed(const zonal_loss_options *o, int64_t dim, const zonal__ag
         {"the kernel's parameter", o->kernel.parameter.factor, NULL},
         {"the power of d in the kernel's parameter", o->kernel.parameter.power, NULL},
         {"without_multiplicity", o->kernel.without_multiplicity, NULL},
-        {"the number of the spectrum's weights", (double)o->kernel.n_weights, NULL},
+        {"the spectrum's checksum", spectrum_checksum(&o->kernel), NULL},
         {"the estimator", o->estimator, estimator_word},
         {"the KL norm", o->kl_norm, kl_norm_word},
         {"the precision", o->precision, precision_word},

@@ -317,6 +317,7 @@ static void test_large(void) {
     for (int m = 0; m < METHODS; m++) run_parts(methods[m], 1, 256, 0, list);
     run_parts("mmd-band", 1, 1100, 0, list); /* rows longer than a cluster holds */
     run_parts("mmd-heat", 2, 128, 0, list);
+    run_parts("kl-heat", 1, 256, 1, list);
 }
 
 static void test_bad_row(void) {

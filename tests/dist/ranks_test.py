@@ -67,6 +67,16 @@ for kind in KINDS:
         assert lines == [f"{r} of 3, local {r}, {kind}" for r in range(3)] + ["done"], job.text()
 
 
+# ---- one rank works alone for longer than the others would wait ----
+
+for kind, rank in [("tcp", 0), ("tcp", 1)] + [(kind, 1) for kind in KINDS[1:]]:
+    command = [TOOL, "busy", "--rank-timeout", "1", f"{rank}:4"]
+    check_done(f"{kind}: rank {rank} is busy and shows life", launcher.run(kind, 3, command))
+check_failed("tcp: rank 1 is busy and does not", launcher.run("tcp", 3, command + ["silent"]), 1,
+             "rank 1 of 3 has not answered for 1 s: stuck, stopped or cut off; start the job again, or give ranks "
+             "more time with --rank-timeout")
+
+
 # ---- devices, with the NCCL that does nothing ----
 
 for kind in KINDS:

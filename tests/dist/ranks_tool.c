@@ -225,6 +225,17 @@ static zonal_status describe(state *j) {
     return ZONAL_OK;
 }
 
+/* One rank (RANK:SECONDS) is busy for so long while the others wait; it shows life, unless it is
+ * told to be "silent". */
+static zonal_status busy(state *j) {
+    int any, silent = j->words > 1;
+    for (int i = 0; own_word(j, 0) && i < 20 * strtol(own_word(j, 0), NULL, 10); i++) {
+        if (!silent) zonal__job_alive(j->job);
+        usleep(50000);
+    }
+    return zonal__job_any(j->job, 0, &any);
+}
+
 /* Adds up for ever, or for so many rounds; each rank says where its process is. With "after": one
  * of a rank's rounds takes so many seconds more. */
 static zonal_status work(state *j) {
@@ -267,8 +278,8 @@ static zonal_status device(state *j) {
 static const struct {
     const char *name;
     zonal_status (*run)(state *j);
-} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same},    {"text", text},
-             {"describe", describe},       {"work", work}, {"device", device}};
+} modes[] = {{"collectives", collectives}, {"fail", fail}, {"same", same}, {"text", text},
+             {"describe", describe},       {"busy", busy}, {"work", work}, {"device", device}};
 
 static int speak(const state *j, zonal_status status) {
     if (status == ZONAL_OK) return 0;

@@ -271,6 +271,10 @@ static void test_disagreement(void) {
     agree_again("mmd-heat");
     disagreeing[1] = defaults("kl-heat", DIM);
     expect(ZONAL_ARGUMENT, "the method is kl-heat on rank 1 and mmd-heat on rank 0");
+    static const double weights[] = {1, 0.4, 0.2, 0, 0.1};
+    agree_again("mmd-spectrum");
+    disagreeing[2].kernel.weights = weights;
+    expect(ZONAL_ARGUMENT, "the spectrum's checksum is ");
     agree_again("mmd-heat");
     disagreeing[1].threads = -1; /* noticed by one */
     expect(ZONAL_ARGUMENT, "rank 1: threads must not be negative");

@@ -118,8 +118,8 @@ def test_wheel(scratch):
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
-        if "slow" in sys.argv:  # those of test_bench.py and test_modules.py
-            run_package_tests(sys.executable, scratch, "test_[bm]*.py", **on_the_sources(),
+        if "slow" in sys.argv:  # those of test_bench.py, test_modules.py and test_types.py
+            run_package_tests(sys.executable, scratch, "test_[bmt]*.py", **on_the_sources(),
                               ZONAL_SLOW_TESTS="1")
         else:
             test_wheel(scratch)

@@ -1,6 +1,8 @@
 """Whatever holds an array is read, and what cannot be is refused with a sentence."""
 
+import multiprocessing
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import zonal
@@ -71,6 +73,52 @@ class Taken(unittest.TestCase):
         self.assertEqual(as_rows(half).dtype, np.float32)
         self.assertTrue((as_rows(half) == half.float().numpy()).all())
         self.assertEqual(zonal.collapse_report(tensor), zonal.collapse_report(X))
+
+
+def in_a_fork(results):
+    found = zonal.collapse_report(X).effective_rank, zonal.variance(d=4, batch=8, slices=[2], replicates=2)
+    results.put(found)
+
+
+class AtOnce(unittest.TestCase):
+    def test_threads(self):
+        want = zonal.test_uniformity(X, monte_carlo=5)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: zonal.test_uniformity(X, monte_carlo=5), range(12)))
+        self.assertTrue(all(str(report) == str(want) for report in found))
+
+    def test_fork(self):
+        """After threads of OpenMP have run here, whose copies in a fork would never answer."""
+        large = np.random.default_rng(1).standard_normal((2000, 64))
+        zonal.test_uniformity(large)
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+        child = context.Process(target=in_a_fork, args=(results,), daemon=True)
+        child.start()
+        rank, report = results.get(timeout=60)
+        child.join(30)
+        self.assertEqual(rank, zonal.collapse_report(X).effective_rank)
+        self.assertEqual(report, zonal.variance(d=4, batch=8, slices=[2], replicates=2))
+
+
+class Fuzz(unittest.TestCase):
+    def test_any_shape_strides_and_dtype(self):
+        """A report or an exception, and no crash."""
+        random, found, refused = np.random.default_rng(7), 0, 0
+        for _ in range(400):
+            axes = random.choice([0, 1, 2, 2, 2, 2, 3])
+            kind = random.choice(["f2", "f4", "f8", ">f4", "i4", "c8", "?"])
+            array = random.standard_normal(tuple(random.integers(0, 7, axes))).astype(kind)
+            array = array[tuple(slice(None, None, int(step)) for step in random.choice([-2, -1, 1, 2], axes))]
+            if random.random() < 0.3:
+                array = np.broadcast_to(array.reshape(-1)[:1], (4, 3)) if array.size else array.T
+            try:
+                self.assertEqual(zonal.test_uniformity(array).n, len(array))
+                found += 1
+            except (TypeError, ValueError) as error:
+                self.assertNotIn("\n", str(error))
+                refused += 1
+        self.assertGreater(min(found, refused), 20)
 
 
 class Refused(unittest.TestCase):

@@ -127,8 +127,6 @@ def check_objective(rank, ranks):
 def check_training(rank, ranks):
     """Parameters after some steps of DistributedDataParallel are those of one process."""
     for shard in SHARDS[ranks]:
-        if 0 in shard:
-            continue  # DistributedDataParallel wants a backward of every rank through all parameters
         for average in (True, False):
             torch.manual_seed(1)
             layers = [torch.nn.Linear(DIM, 16), torch.nn.GELU(), torch.nn.Linear(16, 8)]
@@ -182,6 +180,10 @@ def check_refusals(rank, ranks):
         assert isinstance(error, ValueError) and "differ in kind" in str(error), error
         error = raised(lambda: module(torch.ones(3, DIM, dtype=torch.float64 if rank else torch.float32)))
         assert isinstance(error, ValueError) and "torch.float64" in str(error), error
+        sliced = zonal.distributed.GlobalBatch(zonal.losses.SUSReg(slices=8))
+        sliced.loss.step = rank
+        error = raised(lambda: sliced(draw(4, torch.float32)))
+        assert isinstance(error, ValueError) and "at step 0, rank 1 has" in str(error), error
     error = raised(lambda: module(torch.ones(1, DIM) if rank == 0 else torch.ones(0, DIM)))
     assert isinstance(error, ValueError) and "2" in str(error), error
 
@@ -363,6 +365,17 @@ class Ranks(unittest.TestCase):
 
     def test_4_ranks(self):
         self.run_ranks(4)
+
+    def test_backends_of_a_group(self):
+        from zonal._collectives import backend_of
+
+        for config, cpu, cuda in (
+            ("cpu:gloo,cuda:nccl", "gloo", "nccl"),
+            ("cuda:nccl", "", "nccl"),
+            ("cpu:gloo,cuda:gloo", "gloo", "gloo"),
+        ):
+            with mock.patch.object(dist, "get_backend_config", lambda group: config, create=True):
+                self.assertEqual((backend_of(None, "cpu"), backend_of(None, "cuda")), (cpu, cuda))
 
     def test_without_a_group(self):
         with self.assertRaisesRegex(RuntimeError, "init_process_group first"):

@@ -16,6 +16,7 @@ from torch_case import MODERN, slow, torch  # skips all of it without PyTorch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, "../../../docs/pytorch.md")
+README = os.path.join(HERE, "../../../README.md")
 EXAMPLE = os.path.join(HERE, "../examples/train_small.py")
 FASHION = "/usr/share/datasets/fashion-mnist"
 
@@ -79,6 +80,12 @@ class Page(unittest.TestCase):
                         self.run_block(code, names, need)
             finally:
                 os.chdir(before)
+
+
+    def test_readme(self):
+        with open(README, encoding="utf-8") as file:
+            (code,) = re.findall(r"## From Python\n\n```python\n(.*?)```", file.read(), re.S)
+        exec(code, {"projections": torch.randn(2, 32, 16, requires_grad=True)})
 
 
 def write_images(folder):

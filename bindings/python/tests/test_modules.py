@@ -160,7 +160,8 @@ class Compiled(Case):
     def test_bad_rows(self):
         torch._dynamo.reset()
         loss = torch.compile(MMD(), fullgraph=True, backend=self.BACKEND)
-        self.refused(ValueError, "row 0 is zero", loss, torch.zeros(4, D))
+        with self.assertRaisesRegex(ValueError, "row 0 is zero"):  # to which PyTorch may add where it was
+            loss(torch.zeros(4, D))
 
     def test_opcheck(self):
         op = torch.ops.zonal.execute

@@ -28,6 +28,15 @@ _ShiftEnd = CFUNCTYPE(c_int, c_void_p, c_void_p)
 _Broadcast = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int64, c_int, c_void_p)
 
 
+def backend_of(group: Any, kind: str) -> str:
+    """The backend that a group has for memory of the "cpu" or of "cuda"; empty where it has none."""
+    if hasattr(dist, "get_backend_config"):
+        pairs = [pair.partition(":") for pair in str(dist.get_backend_config(group)).split(",")]
+        return dict((name, backend) for name, _, backend in pairs).get(kind, "")
+    backend = str(dist.get_backend(group))  # before PyTorch 2.0 a group had one for all
+    return "" if backend == "nccl" and kind == "cpu" else backend
+
+
 class _Table(ctypes.Structure):
     """zonal_communicator of zonal/communicator.h."""
 
@@ -57,7 +66,7 @@ class Communicator:
         self.error: Optional[BaseException] = None
         self.rank = dist.get_rank(group)
         self.ranks = dist.get_world_size(group)
-        self.on_device = device.type == "cuda" and "nccl" in str(dist.get_backend(group))
+        self.on_device = device.type == "cuda" and "nccl" in backend_of(group, "cuda")
         self.table = _Table(
             ctypes.sizeof(_Table),
             self.rank,

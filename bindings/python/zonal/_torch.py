@@ -207,7 +207,8 @@ def evaluate(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options
     with_gradient = torch.is_grad_enabled() and z.requires_grad
     arguments = (z, step, method, options, precision, threads, global_views, with_gradient)
     if MODERN and torch.compiler.is_compiling():
-        value, parts, _ = _Compiled.apply(*arguments)
+        # PyTorch 2.4 cannot trace a function with a setup_context where no gradient is asked for.
+        value, parts, _ = (_Compiled.apply if with_gradient else execute)(*arguments)
         return value, parts
     if MODERN and torch._C._are_functorch_transforms_active():
         value, parts, _ = _Transformed.apply(*arguments)

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _plans, _torch  # _torch first: it has a sentence where PyTorch is missing
-from ._collectives import Communicator
+from ._collectives import Communicator, backend_of
 from ._interrupts import DeferredInterrupt
 from ._library import Made, ZonalError
 from .losses import SphereJEPALoss, _Loss, _stacked
@@ -38,12 +38,19 @@ class _Shard(NamedTuple):
     dim: int
     views: int
     dtype: int
+    step: int  # of a sliced loss: its directions must be the same everywhere
     wants_gradient: int
 
+    def must_agree(self) -> Tuple[int, ...]:
+        return self[1:5]
 
-_NOBODY = _Shard(-1, 0, 0, 0, 0)
+    def __str__(self) -> str:
+        views = f"{self.views} views of " if self.views else ""
+        return f"{views}{self.dim} dimensions in {_DTYPES[self.dtype]} at step {self.step}"
+
+
+_NOBODY = _Shard(-1, 0, 0, 0, 0, 0)
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-
 
 # One graph break instead of one at each thing that torch.compile does not know.
 _not_compiled: Any = torch.compiler.disable if _torch.MODERN else lambda function: function
@@ -58,7 +65,7 @@ class GlobalBatch(torch.nn.Module):
     - ``average_gradients``: True if the ranks' gradients are averaged later, as DistributedDataParallel does;
       False if they are added up.
     - ``same_rows``: promises that the ranks' numbers of rows only change all at once. The ranks then need not
-      tell each other their shapes at each call, which on a GPU is a synchronisation.
+      tell each other their shapes at each call, which in a group of NCCL alone waits for the GPU.
 
     Under torch.compile it is a graph break. ``loss.parts`` of SphereJEPALoss are those of the whole batch.
 
@@ -121,17 +128,16 @@ class GlobalBatch(torch.nn.Module):
             if not self.same_rows:
                 self._exchange(_NOBODY, z.device if isinstance(z, torch.Tensor) else torch.device("cpu"))
             raise
-        mine = _shard_of(rows)
+        mine = self._shard_of(rows)
         if self.same_rows:
             return rows, (mine,)
         shards = self._exchange(mine, rows.device)
         for rank, other in enumerate(shards):
             if other.rows < 0:
                 raise RuntimeError(f"rank {rank} cannot take part in the loss: see its exception")
-            if other[1:4] != shards[0][1:4]:
+            if other.must_agree() != shards[0].must_agree():
                 raise ValueError(
-                    f"the ranks' rows differ in kind: rank 0 has {_describe(shards[0])}, rank {rank} "
-                    f"has {_describe(other)}"
+                    f"the ranks' rows differ in kind: rank 0 has {shards[0]}, rank {rank} has {other}"
                 )
         return rows, shards
 
@@ -142,15 +148,22 @@ class GlobalBatch(torch.nn.Module):
         rows = _torch.rows_of(z, 3 if views else 2, self.loss.precision)
         if rows.device.type == "meta":
             raise TypeError("GlobalBatch takes rows with values, got a meta tensor")
-        if rows.device.type == "cpu" and str(dist.get_backend(self.group)) == "nccl":
+        if rows.device.type == "cpu" and not backend_of(self.group, "cpu"):
             raise ValueError(
-                "the process group is NCCL's, which has no collectives for rows on the CPU: use gloo, "
-                "or z.cuda()"
+                "the process group has no collectives for rows on the CPU: give it gloo too, or use z.cuda()"
             )
         return rows
 
+    def _shard_of(self, z: torch.Tensor) -> _Shard:
+        wants_gradient = torch.is_grad_enabled() and z.requires_grad
+        views = z.shape[0] if z.dim() == 3 else 0
+        dtype = _DTYPES.index(z.dtype)
+        return _Shard(z.shape[-2], z.shape[-1], views, dtype, self._step() or 0, int(wants_gradient))
+
     def _exchange(self, mine: _Shard, device: torch.device) -> Tuple[_Shard, ...]:
-        where = device if self._communicator(device).on_device else torch.device("cpu")
+        where = torch.device("cpu")
+        if not backend_of(self.group, "cpu"):
+            where = device if device.type == "cuda" else torch.device("cuda", torch.cuda.current_device())
         ours = torch.tensor(mine, dtype=torch.int64, device=where)
         theirs = [torch.empty_like(ours) for _ in range(dist.get_world_size(self.group))]
         dist.all_gather(theirs, ours, group=self.group)
@@ -193,7 +206,8 @@ class GlobalBatch(torch.nn.Module):
         key = _torch._key(
             z, self.loss.method, self.loss.options, self.loss.precision or "", self.loss.threads, global_views
         )
-        name = (key._replace(threads=0, stream=0), shards)  # these are this rank's own affair
+        # Threads and streams are this rank's own affair.
+        name = (key._replace(threads=0, stream=0), tuple(shard.rows for shard in shards))
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = _plans.make(key, communicator)
@@ -230,14 +244,3 @@ class _Global(torch.autograd.Function):
 def _address(gradient: torch.Tensor, other: torch.Tensor) -> int:
     """A rank without rows has no memory for a gradient, but wants one as the others do."""
     return gradient.data_ptr() or other.data_ptr()
-
-
-def _shard_of(z: torch.Tensor) -> _Shard:
-    wants_gradient = torch.is_grad_enabled() and z.requires_grad
-    views = z.shape[0] if z.dim() == 3 else 0
-    return _Shard(z.shape[-2], z.shape[-1], views, _DTYPES.index(z.dtype), int(wants_gradient))
-
-
-def _describe(shard: _Shard) -> str:
-    views = f"{shard.views} views of " if shard.views else ""
-    return f"{views}{shard.dim} dimensions in {_DTYPES[shard.dtype]}"

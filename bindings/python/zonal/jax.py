@@ -19,8 +19,8 @@ from ._library import is_forked, names, options_text
 from ._plans import Key, pool
 
 try:
-    import jax
-    import jax.numpy as jnp
+    import jax  # type: ignore[import-not-found, unused-ignore]
+    import jax.numpy as jnp  # type: ignore[import-not-found, unused-ignore]
 except ImportError as error:
     raise ImportError(f"zonal.jax needs JAX 0.4.34 or later ({error}): pip install jax") from None
 
@@ -72,7 +72,7 @@ def _loss(z: Any, method: str, options: str) -> Any:
     return _call(z, method, options)[0]
 
 
-def _forward(z: Any, method: str, options: str) -> Tuple[Any, Any]:
+def _forward(z: Any, method: str, options: str) -> Any:
     return _call(z, method, options)
 
 
@@ -84,7 +84,8 @@ _loss.defvjp(_forward, _backward)
 
 
 def _call(z: Any, method: str, options: str) -> Any:
-    results = (jax.ShapeDtypeStruct((), z.dtype), jax.ShapeDtypeStruct(z.shape, z.dtype))
+    like: Any = jax.ShapeDtypeStruct
+    results = (like((), z.dtype), like(z.shape, z.dtype))
     host = functools.partial(_on_host, method, options)
     return jax.pure_callback(host, results, z, vmap_method="sequential")
 

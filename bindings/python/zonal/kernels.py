@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from ._library import Plan, declare, names, options_text
+from ._library import Plan, declare, is_forked, names, options_text
 from ._tables import Part, Printable, Table, number
 
 __all__ = ["KernelProfile", "SlicedVariance", "VarianceReport", "kernel_profile", "variance"]
@@ -220,6 +220,7 @@ def variance(
         raise ValueError(f"a variance needs at least 2 replicates, got {replicates}")
     if not slices or slices[0] < 1 or any(b <= a for a, b in zip(slices, slices[1:])):
         raise ValueError(f"slices must be positive and ascend, got {list(slices)}")
+    threads = threads or int(is_forked())  # in a fork more than one would hang
     rows: List[SlicedVariance] = []
     for index, size in enumerate(batches):
         random = np.random.default_rng([seed, index])  # batch sizes are independent of each other

@@ -242,8 +242,7 @@ def collapse_report(x: Any, *, unit: bool = False, threads: Optional[int] = None
 def _run(x: np.ndarray, progress: Optional[Callable[[float], None]], **options: Any) -> Dict[str, Any]:
     """All that libzonal's report knows, by its names."""
     options["precision"] = "double" if x.dtype == np.float64 else "fp32"
-    if is_forked() and options.get("threads") is None:
-        options["threads"] = 1
+    options["threads"] = options.get("threads") or int(is_forked())  # in a fork more than one would hang
     handle = c_void_p()
     text = options_text(options).encode()
     with DeferredInterrupt() as interrupt:

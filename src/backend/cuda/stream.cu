@@ -24,7 +24,8 @@
  * Several ranks. Every rank's rows, split and, in KL's second pass, with their log S, go round the
  * ring of the ranks once for each pass, and meet the own rows as columns of more tiles; a block is
  * sent on while it is worked on, and two blocks of the largest rank are all the memory this takes.
- * A pair of two ranks is looked at twice, by each for its own row.
+ * The rows of ranks that have few are collected until they fill a panel. A pair of two ranks is
+ * looked at twice, by each for its own row.
  */
 #include <math.h>
 
@@ -72,6 +73,7 @@ typedef struct stream_work {
     int kl, split, bf16;
     int64_t rows, dim, ld; /* ld: dim rounded up to 8 elements, 16 bytes */
     void *block[2];        /* other ranks' rows on their way: hi, lo, log_s; NULL on one rank */
+    void *collected;       /* PANEL rows of other ranks, as in a block; NULL on one rank */
     double *total;         /* device, ranks: the sum over all rows of all of them */
     zonal__device_fit fit;
     void *hi, *lo; /* [rows][ld] 16 bit */
@@ -606,10 +608,10 @@ static size_t block_bytes(const stream_work *work, int64_t count, int with_log) 
     return (size_t)count * ((size_t)work->ld * (work->split ? 4 : 2) + (with_log ? 8 : 0));
 }
 
-/* The rows of the rank whose block it is. */
-static columns columns_in(const stream_work *work, const void *block, int64_t count) {
+/* The rows in a block that has room for "room" of them. */
+static columns columns_in(const stream_work *work, const void *block, int64_t room, int64_t count) {
     const char *at = (const char *)block;
-    size_t part = (size_t)(count * work->ld) * 2;
+    size_t part = (size_t)(room * work->ld) * 2;
     columns rows = {at, work->split ? at + part : NULL,
                     (const double *)(at + (work->split ? 2 : 1) * part), count, 1};
     return rows;
@@ -622,38 +624,56 @@ static zonal_status copy_on(const stream_work *work, const void *to, const void 
         cudaMemcpyAsync((void *)to, from, bytes, cudaMemcpyDeviceToDevice, work->base.stream));
 }
 
-static zonal_status pack(const stream_work *work, int with_log) {
-    columns own = columns_in(work, work->block[0], work->rows);
-    size_t part = (size_t)(work->rows * work->ld) * 2;
-    ZONAL_TRY(copy_on(work, own.hi, work->hi, part));
-    if (work->split) ZONAL_TRY(copy_on(work, own.lo, work->lo, part));
-    if (!with_log) return ZONAL_OK;
-    return copy_on(work, own.log_s, work->row_sum, (size_t)work->rows * sizeof(double));
+/* Puts rows behind those that are there. */
+static zonal_status append(const stream_work *work, const columns *rows, int with_log,
+                           columns *to) {
+    int64_t at = to->count * work->ld;
+    size_t part = (size_t)(rows->count * work->ld) * 2;
+    ZONAL_TRY(copy_on(work, at16(to->hi, at), rows->hi, part));
+    if (work->split) ZONAL_TRY(copy_on(work, at16(to->lo, at), rows->lo, part));
+    if (with_log)
+        ZONAL_TRY(copy_on(work, to->log_s + to->count, rows->log_s,
+                          (size_t)rows->count * sizeof(double)));
+    to->count += rows->count;
+    return ZONAL_OK;
+}
+
+/* The own rows against another rank's, or these put with others' for later. */
+template <typename T>
+static zonal_status meet_visitors(const stream_work *work, const columns *from, int density,
+                                  int with_log, float *o, columns *collected) {
+    if (from->count >= PANEL) return meet<T>(work, from, density, o);
+    if (collected->count + from->count > PANEL) {
+        ZONAL_TRY(meet<T>(work, collected, density, o));
+        collected->count = 0;
+    }
+    return append(work, from, with_log, collected);
 }
 
 /* The own rows against all rows of the batch. */
 template <typename T> static zonal_status meet_all(const stream_work *work, int density, float *o) {
     const zonal__ranks *ranks = work->base.problem.ranks;
-    int last = ranks ? ranks->communicator.ranks - 1 : 0, with_log = work->kl && !density;
-    if (last > 0) ZONAL_TRY(pack(work, with_log));
+    columns own = {work->hi, work->lo, work->row_sum, work->rows, 0};
+    if (!ranks) return meet<T>(work, &own, density, o);
+    int last = ranks->communicator.ranks - 1, with_log = work->kl && !density;
+    columns packed = columns_in(work, work->block[0], work->rows, 0);
+    columns collected = columns_in(work, work->collected, PANEL, 0);
+    if (last > 0) ZONAL_TRY(append(work, &own, with_log, &packed));
     for (int step = 0; step <= last; step++) {
-        int64_t count = ranks ? ranks->rows[zonal__ranks_owner(ranks, step)] : work->rows;
-        columns from = {work->hi, work->lo, work->row_sum, work->rows, 0};
-        if (step > 0) from = columns_in(work, work->block[step % 2], count);
-        void *next = work->block[(step + 1) % 2];
-        size_t next_bytes = 0;
-        if (step < last) {
-            next_bytes =
-                block_bytes(work, ranks->rows[zonal__ranks_owner(ranks, step + 1)], with_log);
-            ZONAL_TRY(zonal__cuda_ranks_shift_begin(&work->base, step, work->block[step % 2],
-                                                    block_bytes(work, count, with_log), next,
-                                                    next_bytes));
-        }
-        ZONAL_TRY(meet<T>(work, &from, density, o));
+        int64_t count = ranks->rows[zonal__ranks_owner(ranks, step)];
+        void *here = work->block[step % 2], *next = work->block[(step + 1) % 2];
+        columns from = columns_in(work, here, count, count);
+        size_t next_bytes =
+            block_bytes(work, ranks->rows[zonal__ranks_owner(ranks, step + 1)], with_log);
+        if (step < last)
+            ZONAL_TRY(zonal__cuda_ranks_shift_begin(
+                &work->base, step, here, block_bytes(work, count, with_log), next, next_bytes));
+        ZONAL_TRY(step == 0 ? meet<T>(work, &own, density, o)
+                            : meet_visitors<T>(work, &from, density, with_log, o, &collected));
         if (step < last)
             ZONAL_TRY(zonal__cuda_ranks_shift_end(&work->base, step, next, next_bytes));
     }
-    return ZONAL_OK;
+    return meet<T>(work, &collected, density, o);
 }
 
 /* One pass over the tiles. */
@@ -735,7 +755,8 @@ void zonal__cuda_stream_destroy(zonal__work *opaque) {
                       work->w_hi,     work->w_lo,     work->o,
                       work->row_sum,  work->row_top,  work->low_value,
                       work->largest,  work->numbers,  work->workspace,
-                      work->block[0], work->block[1], work->total};
+                      work->block[0], work->block[1], work->collected,
+                      work->total};
     for (void *block : memory) cudaFree(block);
     if (work->blas) work->cublas->destroy(work->blas);
     zonal__device_fit_fini(&work->fit);
@@ -808,6 +829,8 @@ static zonal_status build_ranks(stream_work *work) {
     size_t bytes = block_bytes(work, ranks->most, work->kl);
     for (int i = 0; i < 2; i++)
         ZONAL_TRY(alloc(work, 1, bytes, "the other ranks' rows", &work->block[i]));
+    ZONAL_TRY(alloc(work, 1, block_bytes(work, PANEL, work->kl), "the other ranks' rows",
+                    &work->collected));
     ZONAL_TRY(alloc(work, 1, sizeof(double), "the ranks' sum", &work->total));
     return zonal__cuda_ranks_room(&work->base, bytes > sizeof(double) ? bytes : sizeof(double));
 }

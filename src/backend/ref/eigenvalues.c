@@ -36,18 +36,28 @@ static double reflector(int64_t n, int64_t k, const double *a, double *v, double
     return 2 * lead * lead / (tail + lead * lead);
 }
 
+/* p = a v on rows and columns first ... n - 1 of the symmetric a. An element below the diagonal
+ * also stands for the one above, so that a is read along its rows, as it lies in memory. */
+static void multiply(int64_t n, int64_t first, const double *a, const double *v, double *p) {
+    for (int64_t i = first; i < n; i++) {
+        const double *row = a + i * n;
+        double sum = row[i] * v[i];
+        for (int64_t j = first; j < i; j++) {
+            sum += row[j] * v[j];
+            p[j] += row[j] * v[i];
+        }
+        p[i] = sum;
+    }
+}
+
 /* a = Q T Q^T: T's diagonal goes to "diagonal", its subdiagonal to below[0 .. n-2]. Only the lower
  * half of a is used. */
 static void tridiagonalise(int64_t n, double *a, double *diagonal, double *below, double *v,
                            double *p) {
     for (int64_t k = 0; k + 2 < n; k++) {
         double beta = reflector(n, k, a, v, &below[k]), half = 0;
-        for (int64_t i = k + 1; i < n; i++) {
-            p[i] = 0;
-            for (int64_t j = k + 1; j < n; j++)
-                p[i] += (j <= i ? a[i * n + j] : a[j * n + i]) * v[j];
-            p[i] *= beta;
-        }
+        multiply(n, k + 1, a, v, p);
+        for (int64_t i = k + 1; i < n; i++) p[i] *= beta;
         for (int64_t i = k + 1; i < n; i++) half += p[i] * v[i];
         for (int64_t i = k + 1; i < n; i++) p[i] -= beta * half / 2 * v[i];
         for (int64_t i = k + 1; i < n; i++)
