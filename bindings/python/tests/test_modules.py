@@ -9,7 +9,7 @@ import warnings
 import plain
 from torch_case import CUDA, Case, gradient, modern, rows, slow, torch
 from zonal import _plans
-from zonal.losses import KL, KSD, MMD, SIGReg, SUSReg, SphereJEPALoss
+from zonal.losses import KL, KSD, MMD, SIGReg, SUSReg, SphereJEPALoss, clear_plans
 
 D = 6
 ALL = [MMD, KSD, KL, lambda: MMD("band"), lambda: SUSReg(slices=16), lambda: SIGReg(slices=16)]
@@ -236,16 +236,25 @@ class Pool(Case):
         self.assertEqual(_plans.pool._count, sum(map(len, _plans.pool._idle.values())))
 
     def test_a_plan_is_used_again(self):
-        _plans.pool.clear()
+        clear_plans()
         for _ in range(5):
             MMD()(rows(9, D))
         self.assertEqual(_plans.pool._count, 1)
 
     def test_a_failure_gives_the_plan_back(self):
-        _plans.pool.clear()
+        clear_plans()
         self.assertRaises(ValueError, MMD(), torch.zeros(9, D))
         self.assertEqual(_plans.pool._count, 1)
         self.assertEqual(MMD()(rows(9, D, dtype=torch.float32)).dtype, torch.float32)
+
+    def test_check_leaves_the_plans_where_they_are(self):
+        clear_plans()
+        loss = MMD()
+        loss(rows(9, D))
+        KL()(rows(9, D))
+        loss.check()
+        self.assertEqual(_plans.pool._count, 2)
+        self.assertEqual(sum(map(len, _plans.pool._idle.values())), 2)
 
     def test_threads(self):
         """One loss in eight threads at once: every value is right."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ._library import Made, Objective, Plan
 
@@ -99,11 +99,20 @@ class Pool:
                 self._count -= 1
             return self._captured[key]
 
-    def made_for(self, method: str, options: str) -> Iterator[Made]:
-        """All that are not running now, of all shapes and devices."""
+    def check(self, method: str, options: str) -> None:
+        """Raises for a bad row that a plan of these settings has met, of any shape and device. What runs in
+        another thread right now is left out."""
         with self._lock:
-            pairs = [(k, m) for k, made in self._idle.items() for m in made] + list(self._captured.items())
-        return (made for key, made in pairs if (key.method, key.options) == (method, options))
+            keys = [key for key in self._idle if key[:2] == (method, options)]
+            taken = [(key, made) for key in keys for made in self._idle.pop(key)]
+            self._count -= len(taken)
+            captured = [made for key, made in self._captured.items() if key[:2] == (method, options)]
+        try:
+            for made in captured + [made for _, made in taken]:
+                made.status()
+        finally:
+            for key, made in taken:
+                self.give(key, made)
 
     def clear(self) -> None:
         """Releases all that is idle; what CUDA graphs have captured stays."""

@@ -25,6 +25,7 @@ capture; graphs that hold the same loss must not be replayed at the same time.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
 
 from . import _library, _torch  # _torch first: it has a sentence where PyTorch is missing
@@ -34,7 +35,7 @@ import torch
 
 Number = Union[float, str]
 
-__all__ = ["KL", "KSD", "MMD", "SIGReg", "SUSReg", "SphereJEPALoss", "Parts", "option_help"]
+__all__ = ["KL", "KSD", "MMD", "SIGReg", "SUSReg", "SphereJEPALoss", "Parts", "clear_plans", "option_help"]
 
 
 def option_help() -> Dict[str, str]:
@@ -48,23 +49,37 @@ def option_help() -> Dict[str, str]:
             if name not in ("device", "dtype")}
 
 
+def clear_plans() -> None:
+    """Gives back the memory that losses keep for their next call, on the GPU as well: that of at most 32
+    plans. What CUDA graphs have captured stays.
+
+    >>> clear_plans()
+    """
+    pool.clear()
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+
+
 class _Loss(torch.nn.Module):
     """A method with its options; the plans are in a pool that all losses share."""
-
-    _known = staticmethod(option_help)
 
     def __init__(self, method: str, options: Dict[str, Any]) -> None:
         super().__init__()
         _torch.check_method(method)
+        known = option_help()
         for name in options:
             if name in ("device", "dtype"):
                 raise TypeError(f"{type(self).__name__} takes no {name}: it is that of the rows")
-            if name not in self._known():
-                raise TypeError(f"{type(self).__name__} has no option {name!r}; it has "
-                                f"{', '.join(self._known())}")
+            if name not in known:
+                raise TypeError(f"{type(self).__name__} has no option {name!r}; it has {', '.join(known)}")
         self.method = method
         self.precision: Optional[str] = options.pop("precision", None)
-        self.threads = int(options.pop("threads", None) or 0)
+        self.threads = _whole("threads", options.pop("threads", None) or 0)
         if self.precision not in (None, "double", "fp32", "tf32", "bf16"):
             raise ValueError(f"precision must be double, fp32, tf32 or bf16, got {self.precision!r}")
         self.options = _library.options_text(options)
@@ -72,8 +87,7 @@ class _Loss(torch.nn.Module):
     def check(self) -> None:
         """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has
         met a row that was zero or not finite since the last check."""
-        for made in pool.made_for(self.method, self.options):
-            made.status()
+        pool.check(self.method, self.options)
 
     def extra_repr(self) -> str:
         precision = f", precision={self.precision}" if self.precision else ""
@@ -268,7 +282,7 @@ class SphereJEPALoss(_Stepped):
             gain_option = gain
         own = {"lambda": lam, "gain": gain_option, "margin": margin, "selectivity": selectivity}
         self.options = ",".join(filter(None, [self.options, _library.options_text(own)]))
-        self.global_views = int(global_views)
+        self.global_views = _whole("global_views", global_views)
         self._parts: Optional[torch.Tensor] = None
 
     def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:

@@ -150,6 +150,8 @@ typedef enum operation { ALL_REDUCE = 0, ALL_GATHER, SHIFT, BROADCAST, OPERATION
 static const char *const operation_name[OPERATIONS] = {"all_reduce", "all_gather", "shift",
                                                        "broadcast"};
 
+enum { MOST_RUNS = 200 };
+
 typedef struct exchange {
     const bench *bench;
     void *a, *b;
@@ -182,20 +184,32 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* How often something is run that takes so long: for about so many seconds, as rank 0 finds. */
+static zonal_status agree_runs(const bench *b, double seconds, double in_all, int least,
+                               int *runs) {
+    const zonal_communicator *host = zonal__job_host(b->job);
+    double wanted = fmin(MOST_RUNS, fmax(least, in_all / seconds));
+    if (host) ZONAL_TRY(host->broadcast(host->context, &wanted, sizeof wanted, 0, NULL));
+    *runs = (int)wanted;
+    return ZONAL_OK;
+}
+
+static zonal_status call_once(const exchange *e, operation which, int64_t bytes, double *seconds) {
+    double begin = zonal__now();
+    ZONAL_TRY(call(e, which, bytes));
+    ZONAL_TRY(settle(e->bench));
+    *seconds = zonal__now() - begin;
+    return ZONAL_OK;
+}
+
 /* Microseconds of one call: the median of many in a row, which all ranks begin together. */
 static zonal_status time_call(const exchange *e, operation which, int64_t bytes, double *us) {
-    enum { MOST = 200 };
-    int runs = bytes <= 1 << 16 ? MOST : (int)((1 << 26) / bytes) + 3;
-    double times[MOST];
-    ZONAL_TRY(call(e, which, bytes));
-    ZONAL_TRY(call(e, ALL_REDUCE, 8));
-    ZONAL_TRY(settle(e->bench));
-    for (int i = 0; i < runs; i++) {
-        double begin = zonal__now();
-        ZONAL_TRY(call(e, which, bytes));
-        ZONAL_TRY(settle(e->bench));
-        times[i] = zonal__now() - begin;
-    }
+    double times[MOST_RUNS];
+    int runs;
+    ZONAL_TRY(call_once(e, which, bytes, &times[0])); /* the first warms up */
+    ZONAL_TRY(call_once(e, which, bytes, &times[0]));
+    ZONAL_TRY(agree_runs(e->bench, times[0], 0.2, 3, &runs));
+    for (int i = 0; i < runs; i++) ZONAL_TRY(call_once(e, which, bytes, &times[i]));
     qsort(times, (size_t)runs, sizeof *times, by_size);
     *us = 1e6 * times[runs / 2];
     return ZONAL_OK;
@@ -222,7 +236,7 @@ static void print_call(const bench *b, operation which, int64_t bytes, double us
 
 /* The link that the ring sees: its latency by the smallest block, its bandwidth by the largest. */
 static zonal_status measure_calls(const exchange *e, zonal__link *link) {
-    static const int64_t sizes[] = {8, 4096, 1 << 16, 1 << 20, 1 << 23};
+    static const int64_t sizes[] = {8, 4096, 1 << 16, 1 << 20, 1 << 22};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     double us = 0, small = 0;
     for (int which = 0; which < OPERATIONS; which++)
@@ -240,8 +254,8 @@ static zonal_status measure_calls(const exchange *e, zonal__link *link) {
 static zonal_status measure_link(const bench *b, zonal__link *link) {
     const zonal__device *device = b->c->on_device ? b->device : zonal__device_cpu();
     exchange e = {.bench = b};
-    zonal_status status = zonal__device_alloc(device, 1 << 23, "a block", &e.a);
-    if (status == ZONAL_OK) status = zonal__device_alloc(device, 1 << 23, "a block", &e.b);
+    zonal_status status = zonal__device_alloc(device, 1 << 22, "a block", &e.a);
+    if (status == ZONAL_OK) status = zonal__device_alloc(device, 1 << 22, "a block", &e.b);
     if (status == ZONAL_OK) status = ZONAL_NEW(&e.bytes, b->c->ranks, "sizes");
     status = zonal__job_all(b->job, status);
     if (!b->settings->json && zonal__job_rank(b->job) == 0)
@@ -374,14 +388,13 @@ static zonal_status prepare(task *t, int64_t first, int64_t rows, zonal_precisio
 
 /* All ranks run as often as rank 0 finds right: about half a second, and at least three times. The
  * least time counts: among ranks that wait for each other, one that is held up holds up all. */
-static zonal_status repeat(const task *t, const zonal_communicator *host, meter *m, double *seconds,
-                           double *exchanged) {
-    double begin = zonal__now(), runs;
+static zonal_status repeat(const task *t, meter *m, double *seconds, double *exchanged) {
+    double begin = zonal__now();
+    int runs;
     ZONAL_TRY(execute(t, 0));
-    runs = fmin(200, fmax(3, 0.5 / (zonal__now() - begin)));
-    if (host) ZONAL_TRY(host->broadcast(host->context, &runs, sizeof runs, 0, NULL));
+    ZONAL_TRY(agree_runs(t->bench, zonal__now() - begin, 0.5, 3, &runs));
     *seconds = INFINITY;
-    for (int i = 0; i < (int)runs; i++) {
+    for (int i = 0; i < runs; i++) {
         double time;
         m->seconds = 0;
         begin = zonal__now();
@@ -407,7 +420,7 @@ zonal_status zonal__dist_time(const bench *b, const zonal_loss_options *loss, in
         metered.communicator = &m.outer;
     }
     if (status == ZONAL_OK) status = zonal_plan_create(&metered, rows, b->settings->dim, &t.plan);
-    if (status == ZONAL_OK) status = repeat(&t, zonal__job_host(b->job), &m, seconds, &spent);
+    if (status == ZONAL_OK) status = repeat(&t, &m, seconds, &spent);
     if (exchanged) *exchanged = m.inner || !loss->communicator ? spent : NAN;
     zonal_plan_destroy(t.plan);
     zonal__device_free(t.device, t.x);
