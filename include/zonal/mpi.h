@@ -22,7 +22,6 @@
 #ifndef ZONAL_MPI_H
 #define ZONAL_MPI_H
 
-#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +52,12 @@ typedef struct zonal_mpi {
     void *watch_context;
 } zonal_mpi;
 
+/* Bytes of one message: MPI counts in int. */
+#ifndef ZONAL_MPI_PIECE
+#define ZONAL_MPI_PIECE (1 << 30)
+#endif
+
 enum {
-    ZONAL_MPI_PIECE = 1 << 30,   /* bytes of one message; MPI counts in int */
     ZONAL_MPI_SCRATCH = 1 << 22, /* bytes that are added up at a time */
     ZONAL_MPI_SMALL = 1 << 16    /* of all ranks together: every rank adds them up by itself */
 };
@@ -212,7 +215,8 @@ static inline zonal_status zonal_mpi_all_gather(void *context, const void *mine,
     int code;
     (void)stream;
     for (int r = 0; r < mpi->ranks; place += bytes[r++]) {
-        if (place + bytes[r] > INT_MAX) return zonal_mpi_gather_large(mpi, mine, all, bytes);
+        if (place + bytes[r] > ZONAL_MPI_PIECE)
+            return zonal_mpi_gather_large(mpi, mine, all, bytes);
         mpi->bytes[r] = (int)bytes[r];
         mpi->place[r] = (int)place;
     }

@@ -36,6 +36,7 @@ zonal_status zonal__transport_mpi(const zonal__launch *launch, double timeout,
 #include "core/memory.h"
 #include "dist/clock.h"
 
+enum { ABORT_SECONDS = 10 };
 enum { NOTE = 1, LIFE = 2 }; /* tags: a roll call, a sign of life */
 
 typedef struct mpi_transport {
@@ -102,17 +103,27 @@ static zonal_status call_roll(zonal__transport *transport) {
     return zonal__transport_lose(&t->base, t->present, 0, t->mpi.timeout);
 }
 
+/* A rank that has called the roll and ended since has spoken for all: it was this one that was
+ * late, as after having been stopped. */
+static zonal_status fall_silent(mpi_transport *t, int speaker) {
+    t->base.lost = 1;
+    t->base.speaker = speaker;
+    return ZONAL_FAIL(ZONAL_IO, "the other ranks have given up on rank %d", t->mpi.rank);
+}
+
 /* A rank of this machine whose process has ended, without waiting for any deadline. */
 static zonal_status look_nearby(mpi_transport *t) {
     int ended = 0;
     if (poll(t->nearby, (nfds_t)t->mpi.ranks, 0) <= 0) return ZONAL_OK;
-    memset(t->present, 1, (size_t)t->mpi.ranks);
+    for (int r = 0; r < t->mpi.ranks; r++) {
+        if (t->nearby[r].fd < 0 || !(t->nearby[r].revents & POLLIN)) continue;
+        if (t->present[r]) return fall_silent(t, r);
+        ended = 1;
+    }
+    if (!ended) return ZONAL_OK;
     for (int r = 0; r < t->mpi.ranks; r++)
-        if (t->nearby[r].fd >= 0 && t->nearby[r].revents & POLLIN) {
-            t->present[r] = 0;
-            ended = 1;
-        }
-    return ended ? zonal__transport_lose(&t->base, t->present, 1, t->mpi.timeout) : ZONAL_OK;
+        t->present[r] = t->nearby[r].fd < 0 || !(t->nearby[r].revents & POLLIN);
+    return zonal__transport_lose(&t->base, t->present, 1, t->mpi.timeout);
 }
 
 /* Most calls wait for microseconds: nothing is asked before a moment has passed. */
@@ -120,8 +131,8 @@ static zonal_status watch(void *context, double waited) {
     const double moment = 0.02;
     mpi_transport *t = context;
     if (waited < moment || MPI_Wtime() - t->looked < moment) return ZONAL_OK;
-    ZONAL_TRY(look_nearby(t));
     read_notes(t);
+    ZONAL_TRY(look_nearby(t));
     t->looked = MPI_Wtime();
     waited = fmin(waited, zonal__clock() - last_life(&t->base));
     return waited >= t->mpi.timeout || count_present(t) > 1 ? call_roll(&t->base) : ZONAL_OK;
@@ -154,8 +165,11 @@ static void leave(zonal__transport *transport, int in_order, int exit_status) {
     if (in_order && (MPI_Ibarrier(t->mpi.comm, &all) != MPI_SUCCESS ||
                      zonal_mpi_wait(&t->mpi, 1, &all) != ZONAL_OK))
         in_order = 0;
-    /* Ends the processes of all ranks, this one included. */
-    if (!in_order) MPI_Abort(MPI_COMM_WORLD, exit_status);
+    /* Ends the processes of all ranks, this one included; should MPI hang, the alarm does. */
+    if (!in_order) {
+        alarm(ABORT_SECONDS);
+        MPI_Abort(MPI_COMM_WORLD, exit_status);
+    }
     zonal_mpi_close(&t->mpi);
     MPI_Comm_free(&t->notes);
     release(t);

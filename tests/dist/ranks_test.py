@@ -93,6 +93,10 @@ check_failed("tcp: work that never ends", launcher.run("tcp", 2, [TOOL, "device"
              "all ranks answer, but wait for each other in different calls: this is a fault of the program")
 
 
+if "mpi" in KINDS:
+    check_done("mpi: messages in pieces", launcher.run("mpi", 3, [os.path.join(os.path.dirname(TOOL), "mpi_pieces")]))
+
+
 @case("mpi: the example, a plan with an MPI of the caller's own")
 def _():
     if "mpi" not in KINDS:

@@ -1,8 +1,10 @@
 /* What is read from the environment of a launcher, and how rows are shared out. */
 #include <stdlib.h>
 
+#include "core/memory.h"
 #include "dist/job.h"
 #include "dist/launch.h"
+#include "failing_alloc.h"
 #include "test.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
@@ -143,9 +145,36 @@ static void test_shares(void) {
         }
 }
 
-static const test_case tests[] = {{"launchers", test_launchers}, {"alone", test_alone},
-                                  {"refused", test_refused},     {"nodes", test_nodes},
-                                  {"shares", test_shares},       {0}};
+static zonal_status open_alone(void *context) {
+    zonal__job *job;
+    int any;
+    char *text;
+    ZONAL_TRY(zonal__job_open(context, &job));
+    zonal_status status = zonal__job_text(job, "words", &text);
+    if (status == ZONAL_OK) CHECK(!strcmp(text, "words"));
+    zonal__free(text);
+    CHECK(zonal__job_count(job) == 1 && zonal__job_rank(job) == 0 && !zonal__job_host(job));
+    CHECK(zonal__job_any(job, 1, &any) == ZONAL_OK && any == 1);
+    CHECK(zonal__job_all(job, status) == status && zonal__job_speaks(job, status));
+    CHECK(zonal__job_same(job, NULL, 0) == ZONAL_OK);
+    zonal__job_alive(job);
+    zonal__job_close(job, status);
+    return status;
+}
+
+static void test_job_alone(void) {
+    zonal__job_options options = {.timeout = 60};
+    clear();
+    test_every_allocation("a job", open_alone, &options);
+}
+
+static const test_case tests[] = {{"launchers", test_launchers},
+                                  {"alone", test_alone},
+                                  {"refused", test_refused},
+                                  {"nodes", test_nodes},
+                                  {"shares", test_shares},
+                                  {"job_alone", test_job_alone},
+                                  {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);
