@@ -393,7 +393,7 @@ zonal_status zonal__training_open(zonal__training *t) {
                                           .no_graph = !s->graph,
                                           .own_norms = !s->sync_norm,
                                           .bucket_size = (size_t)(s->bucket_size * (1 << 20)),
-                                          .threads = (int)s->threads};
+                                          .threads = (int)zonal__job_threads(t->job, s->threads)};
     ZONAL_TRY(zonal__training_open_views(t));
     ZONAL_TRY(zonal__training_check_views(t));
     ZONAL_TRY(check_batch(t));

@@ -152,7 +152,7 @@ void zonal__training_fill_loader(zonal__training *t) {
                                                  .augmentations = t->augmentations + s->views,
                                                  .first = (int)s->views}},
                                       .max_side = (int)s->max_side,
-                                      .workers = (int)s->workers};
+                                      .workers = (int)zonal__job_threads(t->job, s->workers)};
     zonal__training_normalisation(t, loader->mean, loader->std);
 }
 
@@ -229,7 +229,7 @@ zonal_status zonal__training_open_online(zonal__training *t) {
         .max_side = (int)s->max_side,
         .seed = (uint64_t)s->seed,
         .device = t->trainer.device,
-        .threads = (int)s->threads};
+        .threads = t->trainer.threads};
     memcpy(t->online.mean, t->trainer.loader.mean, sizeof t->online.mean);
     memcpy(t->online.std, t->trainer.loader.std, sizeof t->online.std);
     return s->eval == ZONAL__EVAL_KNN ? open_knn(t) : open_retrieval(t);

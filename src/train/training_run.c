@@ -58,7 +58,7 @@ static zonal_status read_monitor(zonal__training_work *w, const zonal__metrics *
     const zonal__training *t = w->training;
     ZONAL_TRY(zonal__monitor_read(
         t->settings.batch, zonal__trainer_model(w->trainer)->graph.projection_dim,
-        w->first_view ? w->first_view : w->projections, (int)t->settings.threads, monitor));
+        w->first_view ? w->first_view : w->projections, t->trainer.threads, monitor));
     if (t->trainer.objective.loss.discrepancy !=
         ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
         zonal__monitor_read_alignment(metrics->loss.invariance, t->weight.k, monitor);

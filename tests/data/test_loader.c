@@ -168,6 +168,72 @@ static void test_epochs(void) {
     zonal__loader_destroy(loader);
 }
 
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* Copies the views of a share's sample i into the place that it has in the whole batch. */
+static void put_share(const zonal__batch *part, const zonal__share *share, int64_t batch,
+                      float *views, int64_t *samples) {
+    enum { VIEW = 7 * 5 };
+    for (int64_t i = 0; i < part->count; i++) {
+        int64_t at = i / share->count * share->of + share->first + i % share->count;
+        samples[at] = part->samples[i];
+        for (int64_t v = 0; v < 2; v++)
+            memcpy(views + (v * batch + at) * VIEW,
+                   (const float *)part->views[0] + (v * part->count + i) * VIEW,
+                   VIEW * sizeof(float));
+    }
+}
+
+/* Three ranks' shares, of whole batches of 12 or of every 6 images of them, are the batches of one
+ * loader: the same images in the same order, and the same views to the bit. */
+static void check_shares(int64_t of, int in_order) {
+    enum { WHOLE = 12, TURNS = 5, VALUES = 2 * WHOLE * 7 * 5 };
+    static const int64_t first[] = {0, 1, 4}, count[] = {1, 3, 2};
+    made_up m = make_source(50);
+    zonal__loader_options options = options_for(&m, WHOLE);
+    zonal__loader *whole, *part[3] = {0};
+    const zonal__batch *all, *own;
+    options.in_order = in_order;
+    if (!CHECK_OK(zonal__loader_create(&options, &whole))) return;
+    for (int r = 0; r < 3; r++) {
+        options.share = (zonal__share){of, of / 6 * first[r], of / 6 * count[r]};
+        CHECK_OK(zonal__loader_create(&options, &part[r]));
+    }
+    for (int step = 0; step < TURNS && part[0] && part[1] && part[2]; step++) {
+        float views[VALUES];
+        int64_t samples[WHOLE], rows = 0;
+        if (!CHECK_OK(zonal__loader_next(whole, &all))) break;
+        for (int r = 0; r < 3; r++) {
+            const zonal__share share = {of, of / 6 * first[r], of / 6 * count[r]};
+            if (!CHECK_OK(zonal__loader_next(part[r], &own))) break;
+            CHECK(own->step == all->step && own->epoch == all->epoch);
+            rows += own->count;
+            put_share(own, &share, all->count, views, samples);
+        }
+        if (!CHECK(rows == all->count)) break;
+        CHECK(!memcmp(samples, all->samples, (size_t)rows * sizeof *samples));
+        CHECK(!memcmp(views, all->views[0], (size_t)(rows * 2 * 7 * 5) * sizeof *views));
+    }
+    zonal__loader_destroy(whole);
+    for (int r = 0; r < 3; r++) zonal__loader_destroy(part[r]);
+}
+
+/* In order the last batch has 2 images, and so nothing for the last rank. */
+static void test_shares(void) {
+    made_up m = make_source(50);
+    zonal__loader_options options = options_for(&m, 12);
+    static const zonal__share wrong[] = {
+        {5, 0, 1}, {12, 10, 3}, {12, 0, 0}, {12, -1, 2}, {0, 0, 1}};
+    zonal__loader *loader;
+    check_shares(12, 0);
+    check_shares(6, 0);
+    check_shares(12, 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        options.share = wrong[i];
+        CHECK_FAILS(zonal__loader_create(&options, &loader), ZONAL_ARGUMENT, "share");
+    }
+}
+
 /* Everything once, in order, the last batch smaller; identity views give the pixels back. */
 static void test_in_order(void) {
     made_up m = make_source(COUNT);
@@ -344,6 +410,7 @@ static const test_case tests[] = {{"order", test_order},
                                   {"order_uniform", test_order_uniform},
                                   {"same_batches", test_same_batches},
                                   {"epochs", test_epochs},
+                                  {"shares", test_shares},
                                   {"in_order", test_in_order},
                                   {"raw", test_raw},
                                   {"raw_limit", test_raw_limit},

@@ -143,6 +143,36 @@ static void test_rows(void) {
     finish(&s);
 }
 
+/* Each part fills rows of its own, and all parts together fill those that one fills: also where a
+ * last batch, or the whole, has fewer images than there are parts. */
+static void test_parts(void) {
+    static float whole[VIEWS][COUNT][DIM], own[VIEWS][COUNT][DIM];
+    static const int64_t batches[] = {0, 7, 2};
+    setting s;
+    if (!CHECK_OK(prepare(&s, ZONAL_DTYPE_FP32, COUNT))) return;
+    CHECK_OK(zonal__features_extract(s.model, &s.options, &whole[0][0][0], NULL));
+    s.options.parts = 3;
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+        int filled[VIEWS][COUNT] = {{0}};
+        for (s.options.part = 0; s.options.part < 3; s.options.part++) {
+            s.options.batch = batches[b];
+            memset(own, 0, sizeof own);
+            CHECK_OK(zonal__features_extract(s.model, &s.options, &own[0][0][0], NULL));
+            for (int v = 0; v < VIEWS; v++)
+                for (int64_t i = 0; i < COUNT; i++) {
+                    if (own[v][i][0] == 0) continue; /* another part's: features are not 0 */
+                    filled[v][i]++;
+                    check_row(own[v][i], whole[v][i], DIM, "a part's features");
+                }
+        }
+        for (int v = 0; v < VIEWS; v++)
+            for (int64_t i = 0; i < COUNT; i++)
+                CHECK_MSG(filled[v][i] == 1, "batch %d: row %d of view %d is filled %d times",
+                          (int)batches[b], (int)i, v, filled[v][i]);
+    }
+    finish(&s);
+}
+
 /* bf16 features are those of fp32 to 8 bits and 18 layers. */
 static void test_bf16(void) {
     static float exact[VIEWS * COUNT * DIM], rough[VIEWS * COUNT * DIM];
@@ -252,6 +282,7 @@ static void test_memory(void) {
 }
 
 static const test_case tests[] = {{"rows in order, for any batch", test_rows},
+                                  {"the parts of several ranks", test_parts},
                                   {"bf16", test_bf16},
                                   {"batch by batch", test_stream},
                                   {"what is not finite", test_not_finite},
