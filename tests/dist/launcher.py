@@ -2,6 +2,7 @@
 import os
 import shutil
 import socket
+import signal
 import subprocess
 import tempfile
 import time
@@ -50,7 +51,10 @@ class Job:
     def __init__(self, kind, ranks, command, **extra):
         self.output = tempfile.TemporaryFile("w+")
         self.begun = time.monotonic()
-        keywords = {"stdout": self.output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+        # Ctrl-C is heard also where these tests were started in the background, without it.
+        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+        keywords = {"stdout": self.output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL,
+                    "preexec_fn": heard}
         if kind == "mpi":
             environment = clean_environment(**MPI_ENVIRONMENT, **extra)
             self.processes = [subprocess.Popen(mpirun(ranks) + command, env=environment, **keywords)]

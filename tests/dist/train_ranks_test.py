@@ -113,10 +113,11 @@ def _():
 
 
 def interrupted(name, sent, **extra):
-    job = launcher.Job("mpi", 2, command(*LONG, "--steps", 2000, "--out", name), **extra)
+    endless = [*NETWORK, *RATE, *BATCH, "--eval", "none", "--steps", 100000, "--checkpoint-every", 100000]
+    job = launcher.Job("mpi", 2, command(*endless, "--out", name), **extra)
     wait_for_steps(name, 3, job)
     job.processes[0].send_signal(sent)
-    job.wait(40)
+    job.wait(60)
     step = lines(name, "step")[-1]["step"]
     assert lines(name, "checkpoint")[-1]["step"] == step, job.text()
     with open(f"{name}/log.txt") as log:
@@ -126,8 +127,9 @@ def interrupted(name, sent, **extra):
 if "mpi" in KINDS:
     @case("mpi: Ctrl-C at mpirun ends all ranks with one checkpoint, and so does SIGUSR1, which it hands on")
     def _():
-        # How long mpirun leaves to ranks after Ctrl-C before it kills them.
-        interrupted("interrupted", signal.SIGINT, OMPI_MCA_odls_base_sigkill_timeout="6")
+        # How long mpirun waits after Ctrl-C, and then leaves to ranks before it kills them: a busy disk takes
+        # its time for a checkpoint.
+        interrupted("interrupted", signal.SIGINT, OMPI_MCA_odls_base_sigkill_timeout="12")
         interrupted("told", signal.SIGUSR1)
 
 
