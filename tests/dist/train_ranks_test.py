@@ -113,13 +113,15 @@ def _():
 
 
 def interrupted(name, sent, **extra):
-    endless = [*NETWORK, *RATE, *BATCH, "--eval", "none", "--steps", 100000, "--checkpoint-every", 100000]
+    # Few lines: while it waits, mpirun does not read what ranks print, and holds up those that print much.
+    endless = [*NETWORK[:-2], "--log-every", 50, *RATE, *BATCH, "--eval", "none", "--steps", 100000,
+               "--checkpoint-every", 100000]
     job = launcher.Job("mpi", 2, command(*endless, "--out", name), **extra)
-    wait_for_steps(name, 3, job)
+    wait_for_steps(name, 50, job)
     job.processes[0].send_signal(sent)
     job.wait(60)
-    step = lines(name, "step")[-1]["step"]
-    assert lines(name, "checkpoint")[-1]["step"] == step, job.text()
+    step = lines(name, "checkpoint")[-1]["step"]
+    assert step >= 50, job.text()
     with open(f"{name}/log.txt") as log:
         assert len(re.findall(f"stopped after step {step} ", log.read())) == 1, job.text()
 
