@@ -92,11 +92,11 @@ def same_bits():
     report(texts[1:] == texts[:-1], "the same bits again, and over TCP and MPI", [text for text, _ in texts])
 
 
-def failed(name, ranks, status, text, *arguments, **extra):
+def failed(name, ranks, status, text, *arguments, mpi=False):
     """One line of ours, one exit status, and no file."""
     before = sorted(os.listdir())
-    for kind in ("tcp", "mpi") if MPI and extra.pop("mpi", False) else ("tcp",):
-        job = launcher.run(kind, ranks, [PROGRAM, "loss", *arguments], **extra)
+    for kind in ("tcp", "mpi") if MPI and mpi else ("tcp",):
+        job = launcher.run(kind, ranks, [PROGRAM, "loss", *arguments])
         lines = [line for line in job.text().splitlines() if line.startswith("zonal: ")]
         good = job.status == status and len(lines) == 1 and text in lines[0]
         good = good and sorted(os.listdir()) == before
