@@ -10,27 +10,9 @@
 #include "core/memory.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "small_trainer.h"
 #include "test.h"
 #include "train/checkpoint_writer.h"
-
-/* A network of a few hundred weights that sees random numbers. */
-static zonal_status make_trainer(zonal__trainer **trainer) {
-    zonal__trainer_options options = {.network = zonal__network_defaults(), .fixed_views = 1};
-    options.network.stem = ZONAL__STEM_SMALL;
-    options.network.channels = 1;
-    options.network.width = 1. / 64;
-    options.network.projector_layers = 1;
-    options.network.projector_width[0] = 4;
-    options.objective.size = sizeof options.objective;
-    ZONAL_TRY(zonal_objective_defaults("mmd-band", &options.objective));
-    options.loader = (zonal__loader_options){
-        .batch = 4, .groups = 1, .group = {{.views = 2, .width = 8, .height = 8}}};
-    options.optimiser = zonal__optimiser_defaults(ZONAL__OPTIMISER_ADAMW);
-    options.schedule =
-        (zonal__schedule){.kind = ZONAL__SCHEDULE_CONSTANT, .total = 100, .base = 1e-3};
-    options.threads = 1;
-    return zonal__trainer_create(&options, trainer);
-}
 
 /* A disk that waits until it is told to go on, and notes what it was given: "b3" is the best, of
  * step 3, "l4" the latest and "bl5" both. */
