@@ -1,6 +1,10 @@
 /*
  * Runs: run.h. With N nodes, node i is computed at time i and goes back at time 2N - 1 - i; the
  * lifetimes below are in these times.
+ *
+ * A convolution and the norm that reads it become one layer where the device folds them
+ * (backend/training/nn.h, PRODUCT_NORM): the norm's step then has the convolution's input and
+ * weights, and the convolution's own step is left out.
  */
 #include "nn/run.h"
 
@@ -14,7 +18,8 @@ enum { Y, SAVED, DY, DY_MORE, NODE_ARRAYS };
 typedef struct step {
     zonal__layer_spec spec;
     int out_h, out_w, out_channels;
-    zonal__layer *layer;
+    int left_out;               /* a convolution: the norm behind it does its work */
+    zonal__layer *layer;        /* NULL where it is left out */
     zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
     int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
     int64_t complete;           /* once it has gone back: where complete gradients begin */
@@ -44,23 +49,74 @@ static int has_weight(const zonal__node *node) {
     return node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR;
 }
 
+/* The node whose output the step of node i reads. */
+static int source_of(const zonal__run *run, int i) {
+    const zonal__node *nodes = run->model->graph.nodes;
+    int x = nodes[i].x;
+    return x >= 0 && run->steps[x].left_out ? nodes[x].x : x;
+}
+
+/* The convolution whose work the step of node i does, or NULL. */
+static const zonal__node *folded_into(const zonal__run *run, int i) {
+    const zonal__node *nodes = run->model->graph.nodes;
+    return source_of(run, i) == nodes[i].x ? NULL : &nodes[nodes[i].x];
+}
+
+/* What the norm "reader" becomes with the convolution before it. */
+static void fold(const zonal__layer_spec *convolution, zonal__layer_spec *reader) {
+    reader->kind = ZONAL__LAYER_PRODUCT_NORM;
+    reader->channels = convolution->channels;
+    reader->out_channels = convolution->out_channels;
+    reader->kernel = convolution->kernel;
+    reader->stride = convolution->stride;
+    reader->pad = convolution->pad;
+}
+
+static void describe(const zonal__run *run, int i, zonal__layer_spec *spec) {
+    const zonal__node *node = &run->model->graph.nodes[i], *convolution = folded_into(run, i);
+    int x = source_of(run, i);
+    const step *source = x == ZONAL__NODE_IMAGES ? NULL : &run->steps[x];
+    *spec = node->layer;
+    if (convolution) fold(&convolution->layer, spec);
+    spec->n = run->spec.n;
+    spec->h = source ? source->out_h : run->spec.h;
+    spec->w = source ? source->out_w : run->spec.w;
+    spec->dtype = run->model->spec.dtype;
+    spec->forward_only = run->spec.forward_only;
+    spec->threads = run->spec.threads;
+    spec->device = run->model->device;
+    if (!normalises(node)) return;
+    spec->communicator = run->spec.communicator;
+    spec->all_n = run->spec.all_n;
+}
+
+/* The one node that reads the output of a convolution; "count": there is none. */
+static int reader_of(const zonal__run *run, int convolution) {
+    int i = convolution + 1;
+    while (i < run->count && run->model->graph.nodes[i].x != convolution) i++;
+    return i;
+}
+
+/* Whether the convolution of node i is left to the norm behind it. */
+static int is_left_out(zonal__run *run, int i) {
+    const zonal__graph *graph = &run->model->graph;
+    const zonal__nn_table *table = run->model->table;
+    int reader = reader_of(run, i);
+    zonal__layer_spec spec;
+    if (!table->folds || graph->nodes[i].layer.kind != ZONAL__LAYER_CONVOLUTION ||
+        reader == run->count || graph->nodes[reader].layer.kind != ZONAL__LAYER_NORM)
+        return 0;
+    run->steps[i].left_out = 1; /* so that the reader is described without it */
+    describe(run, reader, &spec);
+    return table->folds(&spec);
+}
+
 static zonal_status make_step(zonal__run *run, int i) {
-    const zonal__node *node = &run->model->graph.nodes[i];
-    const step *source = node->x == ZONAL__NODE_IMAGES ? NULL : &run->steps[node->x];
     step *s = &run->steps[i];
-    s->spec = node->layer;
-    s->spec.n = run->spec.n;
-    s->spec.h = source ? source->out_h : run->spec.h;
-    s->spec.w = source ? source->out_w : run->spec.w;
-    s->spec.dtype = run->model->spec.dtype;
-    s->spec.forward_only = run->spec.forward_only;
-    s->spec.threads = run->spec.threads;
-    s->spec.device = run->model->device;
-    if (normalises(node)) {
-        s->spec.communicator = run->spec.communicator;
-        s->spec.all_n = run->spec.all_n;
-    }
+    s->left_out = is_left_out(run, i);
+    describe(run, i, &s->spec);
     ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
+    if (s->left_out) return ZONAL_OK;
     ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
     return run->model->table->create(&s->spec, &s->layer);
 }
@@ -92,9 +148,10 @@ static void plan_outputs(const zonal__run *run, zonal__lifetime (*life)[NODE_ARR
     const zonal__graph *graph = &run->model->graph;
     for (int i = 0; i < run->count; i++) {
         const zonal__node *node = &graph->nodes[i];
+        if (run->steps[i].left_out) continue;
         life[i][Y] = (zonal__lifetime){.bytes = output_bytes(run, i), .first = i, .last = i};
         zonal__activation activation = node->layer.activation;
-        note_reader(run, life, i, node->x, 1);
+        note_reader(run, life, i, source_of(run, i), 1);
         note_reader(run, life, i, node->residual, activation == ZONAL__ACTIVATION_GELU);
         note_reader(run, life, i, i, activation != ZONAL__ACTIVATION_NONE);
     }
@@ -118,11 +175,12 @@ static void plan_backward(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS])
     for (int i = run->count - 1; i >= 0; i--) {
         const zonal__node *node = &run->model->graph.nodes[i];
         step *s = &run->steps[i];
+        if (s->left_out) continue;
         life[i][SAVED] = (zonal__lifetime){.bytes = run->model->table->saved_bytes(s->layer),
                                            .first = i,
                                            .last = time_back(run, i)};
         s->dresidual = note_gradient(run, life, i, node->residual);
-        s->dx = note_gradient(run, life, i, node->x);
+        s->dx = note_gradient(run, life, i, source_of(run, i));
     }
 }
 
@@ -134,14 +192,18 @@ static void *array_of(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS
     return run->arena + life[node][which].offset;
 }
 
+static void point_to_weight(const zonal__model *model, const zonal__node *node,
+                            zonal__layer_arrays *arrays) {
+    const zonal__entry *entry = &model->graph.entries[node->entry];
+    arrays->weight = model->bf16 ? (const void *)(model->bf16 + entry->offset)
+                                 : (const void *)(model->parameters + entry->offset);
+    arrays->dweight = model->gradients + entry->offset;
+}
+
 static void point_to_parameters(const zonal__model *model, const zonal__node *node,
                                 zonal__layer_arrays *arrays) {
     const zonal__entry *entry = &model->graph.entries[node->entry];
-    if (has_weight(node)) {
-        arrays->weight = model->bf16 ? (const void *)(model->bf16 + entry->offset)
-                                     : (const void *)(model->parameters + entry->offset);
-        arrays->dweight = model->gradients + entry->offset;
-    }
+    if (has_weight(node)) point_to_weight(model, node, arrays);
     if (normalises(node)) {
         arrays->scale = model->parameters + entry->offset;
         arrays->dscale = model->gradients + entry->offset;
@@ -157,16 +219,17 @@ static void point_to_parameters(const zonal__model *model, const zonal__node *no
 static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) {
     const zonal__node *node = &run->model->graph.nodes[i];
     step *s = &run->steps[i];
-    s->arrays.x = array_of(run, life, node->x, Y);
+    s->arrays.x = array_of(run, life, source_of(run, i), Y);
     s->arrays.residual = array_of(run, life, node->residual, Y);
     s->arrays.y = array_of(run, life, i, Y);
     s->arrays.saved = array_of(run, life, i, SAVED);
     s->arrays.scratch = run->scratch;
     s->arrays.dy = array_of(run, life, i, DY);
     s->arrays.dy_more = array_of(run, life, i, DY_MORE);
-    s->arrays.dx = array_of(run, life, node->x, s->dx);
+    s->arrays.dx = array_of(run, life, source_of(run, i), s->dx);
     s->arrays.dresidual = array_of(run, life, node->residual, s->dresidual);
     point_to_parameters(run->model, node, &s->arrays);
+    if (folded_into(run, i)) point_to_weight(run->model, folded_into(run, i), &s->arrays);
 }
 
 /* Where the parameters of a node end in their block; 0: it has none. */
@@ -194,6 +257,7 @@ static zonal_status alloc_scratch(zonal__run *run) {
     const zonal__nn_table *table = run->model->table;
     size_t most = 0;
     for (int i = 0; i < run->count; i++) {
+        if (run->steps[i].left_out) continue;
         size_t bytes = table->scratch_bytes(run->steps[i].layer);
         if (bytes > most) most = bytes;
     }
@@ -264,7 +328,8 @@ size_t zonal__run_bytes(const zonal__run *run) {
 
 void zonal__run_set_stream(zonal__run *run, void *stream) {
     if (!run->model->table->set_stream) return;
-    for (int i = 0; i < run->count; i++) run->model->table->set_stream(run->steps[i].layer, stream);
+    for (int i = 0; i < run->count; i++)
+        if (run->steps[i].layer) run->model->table->set_stream(run->steps[i].layer, stream);
 }
 
 /* ---- forward and backward -------------------------------------------------------------------- */
@@ -278,8 +343,10 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, vo
     run->may_go_back = 0;
     run->steps[0].arrays.x = x;
     run->steps[graph->projections].arrays.y = projections ? projections : run->own_projections;
-    for (int i = 0; i < run->count; i++)
-        ZONAL_TRY(run->model->table->forward(run->steps[i].layer, &run->steps[i].arrays, training));
+    for (int i = 0; i < run->count; i++) {
+        step *s = &run->steps[i];
+        if (!s->left_out) ZONAL_TRY(run->model->table->forward(s->layer, &s->arrays, training));
+    }
     if (training) run->model->batches++;
     run->may_go_back = training;
     outputs->features = run->steps[graph->features].arrays.y;
@@ -295,6 +362,7 @@ zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int 
     run->steps[run->count - 1].arrays.dy = dprojections;
     for (int i = run->count - 1; i >= 0; i--) {
         step *s = &run->steps[i];
+        if (s->left_out) continue;
         s->arrays.accumulate = accumulate;
         ZONAL_TRY(run->model->table->backward(s->layer, &s->arrays));
         if (run->watcher) ZONAL_TRY(run->watcher(run->watcher_context, s->complete));

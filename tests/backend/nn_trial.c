@@ -15,7 +15,8 @@ int trial_is_narrow(int array) {
 }
 
 int trial_is_norm(const zonal__layer_spec *spec) {
-    return spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
+    return spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL ||
+           spec->kind == ZONAL__LAYER_PRODUCT_NORM;
 }
 
 static void count_arrays(trial *t) {
@@ -27,7 +28,7 @@ static void count_arrays(trial *t) {
     int64_t taps = linear ? 1 : (int64_t)spec->kernel * spec->kernel;
     t->count[X] = t->count[DX] = x;
     t->count[Y] = t->count[DY] = t->count[DY_MORE] = y;
-    if (linear || spec->kind == ZONAL__LAYER_CONVOLUTION)
+    if (linear || spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_PRODUCT_NORM)
         t->count[WEIGHT] = t->count[DWEIGHT] = channels * taps * spec->channels;
     if (norm || (linear && spec->bias)) t->count[BIAS] = t->count[DBIAS] = channels;
     if (norm) t->count[SCALE] = t->count[DSCALE] = channels;

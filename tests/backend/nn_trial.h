@@ -82,7 +82,7 @@ void trial_check(const trial *got, const trial *want, int array, double toleranc
  * one after the other, forward and backward, with two gradients. */
 void trial_check_norm_pool(const zonal__nn_table *table, zonal__layer_spec spec);
 
-/* A batch norm, with a pool or without. */
+/* A batch norm, with a pool, with a product or alone. */
 int trial_is_norm(const zonal__layer_spec *spec);
 
 /* How many of n elements differ; a NaN does. */

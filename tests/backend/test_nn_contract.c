@@ -255,7 +255,9 @@ static void test_bad_sizes(void) {
 }
 
 static void test_bad_options(void) {
-    REFUSED(ZONAL_ARGUMENT, "no kind 7", NORM, spec.kind = (zonal__layer_kind)7);
+    REFUSED(ZONAL_ARGUMENT, "no kind 8", NORM, spec.kind = (zonal__layer_kind)8);
+    REFUSED(ZONAL_UNSUPPORTED, "a convolution and a batch norm one after the other", CONVOLUTION,
+            spec.kind = ZONAL__LAYER_PRODUCT_NORM);
     REFUSED(ZONAL_ARGUMENT, "one after the other", NORM_POOL,
             spec.activation = ZONAL__ACTIVATION_GELU);
     REFUSED(ZONAL_ARGUMENT, "no residual", NORM_POOL, spec.residual = 1);

@@ -6,15 +6,16 @@ enum { LONGEST_SIDE = 1 << 20 };
 
 static int has_window(const zonal__layer_spec *spec) {
     return spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_MAX_POOL ||
-           spec->kind == ZONAL__LAYER_NORM_POOL;
+           spec->kind == ZONAL__LAYER_NORM_POOL || spec->kind == ZONAL__LAYER_PRODUCT_NORM;
 }
 
 static int has_weight(const zonal__layer_spec *spec) {
-    return spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_LINEAR;
+    return spec->kind == ZONAL__LAYER_CONVOLUTION || spec->kind == ZONAL__LAYER_LINEAR ||
+           spec->kind == ZONAL__LAYER_PRODUCT_NORM;
 }
 
 static zonal_status check_options(const zonal__layer_spec *spec) {
-    if (spec->kind < ZONAL__LAYER_CONVOLUTION || spec->kind > ZONAL__LAYER_NORM_POOL)
+    if (spec->kind < ZONAL__LAYER_CONVOLUTION || spec->kind > ZONAL__LAYER_PRODUCT_NORM)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no kind %d of layers", (int)spec->kind);
     if (spec->activation < ZONAL__ACTIVATION_NONE || spec->activation > ZONAL__ACTIVATION_GELU)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there is no activation %d; use none, relu or gelu",
@@ -117,7 +118,7 @@ zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *
     if (spec->kind == ZONAL__LAYER_MEAN_POOL) h = w = 1;
     ZONAL_TRY(check_count("output", spec->n, h, w, channels));
     if (has_weight(spec)) {
-        int64_t kernel = spec->kind == ZONAL__LAYER_CONVOLUTION ? spec->kernel : 1;
+        int64_t kernel = spec->kind == ZONAL__LAYER_LINEAR ? 1 : spec->kernel;
         ZONAL_TRY(check_count("weight", channels, kernel, kernel, spec->channels));
     }
     *out_h = h;
@@ -127,7 +128,8 @@ zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *
 }
 
 zonal_status zonal__layer_check_forward(const zonal__layer_spec *spec, int training) {
-    int normalises = spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL;
+    int normalises = spec->kind == ZONAL__LAYER_NORM || spec->kind == ZONAL__LAYER_NORM_POOL ||
+                     spec->kind == ZONAL__LAYER_PRODUCT_NORM;
     if (training && normalises && zonal__layer_norm_elements(spec) == 1)
         return ZONAL_FAIL(
             ZONAL_SHAPE,
@@ -140,6 +142,14 @@ zonal_status zonal__layer_check_backward(const zonal__layer_spec *spec) {
     if (spec->forward_only)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "the layer was made for forward only; make it with forward_only 0");
+    return ZONAL_OK;
+}
+
+zonal_status zonal__layer_check_host(const zonal__layer_spec *spec) {
+    if (spec->kind == ZONAL__LAYER_PRODUCT_NORM)
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "the host has no product with a batch norm; use a convolution and a "
+                          "batch norm one after the other");
     return ZONAL_OK;
 }
 

@@ -36,6 +36,12 @@
  *     y = MAX_POOL(NORM(x)), without a residual and with relu or no activation: what begins a
  *     network for large images, where the array between the two would be its largest. Winners are
  *     chosen among values rounded to dtype, as if that array were there.
+ *   PRODUCT_NORM
+ *     y = NORM(CONVOLUTION(x)) for a kernel of 1 and a stride of 1, with a residual and relu or
+ * with neither: where y is wider than x, and the array between the two would cost more than what is
+ *     left without it. That array is not rounded to dtype. Only for specs that the table folds;
+ *     everyone else makes the two layers. dresidual is always wanted, and dy_more comes only with a
+ *     residual.
  *
  * A NaN is passed on to every y that it reaches: relu and MAX_POOL do not swallow it, so that a
  * step gone wrong shows in the loss. The derivative of relu at 0 is 0.
@@ -71,7 +77,8 @@ typedef enum zonal__layer_kind {
     ZONAL__LAYER_ACTIVATION = 3,
     ZONAL__LAYER_MAX_POOL = 4,
     ZONAL__LAYER_MEAN_POOL = 5,
-    ZONAL__LAYER_NORM_POOL = 6
+    ZONAL__LAYER_NORM_POOL = 6,
+    ZONAL__LAYER_PRODUCT_NORM = 7
 } zonal__layer_kind;
 
 typedef enum zonal__activation {
@@ -135,6 +142,8 @@ typedef struct zonal__nn_table {
     zonal_status (*forward)(zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
     zonal_status (*backward)(zonal__layer *layer, const zonal__layer_arrays *arrays);
     void (*set_stream)(zonal__layer *layer, void *stream); /* NULL for the host */
+    /* Whether the table makes this PRODUCT_NORM; NULL: none. */
+    int (*folds)(const zonal__layer_spec *spec);
 } zonal__nn_table;
 
 /* The sides and channels of y, and what every device's create checks first: ZONAL_SHAPE for sizes
@@ -142,6 +151,9 @@ typedef struct zonal__nn_table {
  * bf16. On failure the outputs are left alone. */
 zonal_status zonal__layer_shape(const zonal__layer_spec *spec, int *out_h, int *out_w,
                                 int *out_channels);
+
+/* For the host's create: a PRODUCT_NORM is refused (ZONAL_UNSUPPORTED). */
+zonal_status zonal__layer_check_host(const zonal__layer_spec *spec);
 
 /* For the host's: fills in the defaults (epsilon 1e-5, momentum 0.1), and takes away options of one
  * kind that the loops shared by two must not see in the other. */

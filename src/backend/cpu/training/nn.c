@@ -28,6 +28,7 @@ static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     zonal_status status;
     *out = NULL;
     ZONAL_TRY(zonal__layer_shape(spec, &h, &w, &channels));
+    ZONAL_TRY(zonal__layer_check_host(spec));
     ZONAL_TRY(zonal__alloc(1, families[spec->kind]->bytes, "a layer", (void **)&layer));
     layer->family = families[spec->kind];
     layer->spec = *spec;

@@ -3,6 +3,7 @@
  * its own (nn.cuh); what all of them check, fill in and free is here.
  */
 #include "backend/cuda/training/nn.cuh"
+#include "backend/cuda/training/nn_fold.cuh"
 
 extern "C" {
 #include "backend/device.h"
@@ -24,6 +25,8 @@ static const zonal__cuda_layer_kind *kind_of(zonal__layer_kind kind) {
         return &zonal__cuda_max_pool;
     case ZONAL__LAYER_NORM_POOL:
         return &zonal__cuda_norm_pool;
+    case ZONAL__LAYER_PRODUCT_NORM:
+        return &zonal__cuda_product_norm;
     default:
         return &zonal__cuda_mean_pool;
     }
@@ -88,8 +91,13 @@ static void set_stream(zonal__layer *layer, void *stream) {
     layer->stream = (cudaStream_t)stream;
 }
 
-static const zonal__nn_table table = {"cuda",        create,  destroy,  saved_bytes,
-                                      scratch_bytes, forward, backward, set_stream};
+static int folds(const zonal__layer_spec *spec) {
+    zonal__cuda_on on(spec->device);
+    return zonal__cuda_folds(spec);
+}
+
+static const zonal__nn_table table = {"cuda",  create,   destroy,    saved_bytes, scratch_bytes,
+                                      forward, backward, set_stream, folds};
 
 extern "C" const zonal__nn_table *zonal__nn_cuda(void) {
     return &table;

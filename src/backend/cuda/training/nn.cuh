@@ -31,6 +31,7 @@ struct zonal__layer {
 };
 
 extern const zonal__cuda_layer_kind zonal__cuda_convolution, zonal__cuda_linear, zonal__cuda_norm,
-    zonal__cuda_activation, zonal__cuda_max_pool, zonal__cuda_mean_pool, zonal__cuda_norm_pool;
+    zonal__cuda_activation, zonal__cuda_max_pool, zonal__cuda_mean_pool, zonal__cuda_norm_pool,
+    zonal__cuda_product_norm;
 
 #endif

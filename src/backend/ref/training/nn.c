@@ -34,6 +34,7 @@ static zonal_status create(const zonal__layer_spec *spec, zonal__layer **out) {
     zonal_status status;
     *out = NULL;
     ZONAL_TRY(zonal__layer_shape(spec, &h, &w, &channels));
+    ZONAL_TRY(zonal__layer_check_host(spec));
     ZONAL_TRY(ZONAL_NEW(&layer, 1, "a layer"));
     layer->spec = *spec;
     zonal__layer_complete(&layer->spec);
