@@ -45,6 +45,17 @@ static const zonal__experiment experiments[] = {
      .options = "eval=none",
      .size = "",
      CLASSIFIED},
+    {.name = "figure-dynamics",
+     .title = "dynamics of training",
+     .methods = "susreg,mmd-induced",
+     .seeds = "0",
+     .sets = "imagenet100,galaxy10,imagenette,efigi",
+     .curves = 1,
+     .options = "eval=knn,eval-count=5000,probe=yes",
+     .size = "",
+     .protocols = {"linear"},
+     .columns = 1,
+     .column = {{"linear", "linear.backbone.accuracy"}}},
 };
 enum { EXPERIMENTS = sizeof experiments / sizeof experiments[0] };
 

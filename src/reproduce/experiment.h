@@ -20,6 +20,7 @@ typedef struct zonal__experiment {
     const char *sets;            /* names of data sets, in the order of the tables */
     int textures;                /* the data sets are made here; others are given as NAME=PATH */
     int averaged;                /* a table of means over all data sets comes first */
+    int curves;                  /* the online probe's curves are drawn, for each data set */
     const char *options;         /* of zonal train, beyond the recipe */
     const char *size;            /* the same, and --side, --steps ... replace them */
     const char *protocols[ZONAL__EXPERIMENT_PROTOCOLS]; /* of zonal eval */

@@ -77,7 +77,7 @@ static void put_metrics(zonal__json *json, const zonal__experiment *experiment,
 /* The online probe's accuracy, where the run has had one. */
 static void put_curve(zonal__json *json, const zonal__report_run *run) {
     double step[MOST_POINTS], value[MOST_POINTS];
-    const zonal__report_series *probe = zonal__report_series_of(run, "accuracy");
+    const zonal__report_series *probe = zonal__report_series_of(run, "probe.backbone.accuracy");
     int64_t count = probe ? zonal__report_thin(probe, MOST_POINTS, step, value) : 0;
     if (count == 0) return;
     zonal__json_key(json, "curve");

@@ -84,6 +84,8 @@ static void fill_table(zonal__result_tables *t, const zonal__data_set *set,
     for (int m = 0; m < t->rows; m++) {
         sample s = take_sample(t, records, t->row[m], set->name);
         table->records += s.count;
+        for (int64_t i = 0; i < s.count; i++)
+            table->collapsed[m] += zonal__record_metric(s.at[i], "collapsed") == 1;
         for (int c = 0; c < t->experiment->columns; c++) {
             zonal__result *result = &table->at[m][c];
             take_mean(&s, t->experiment->column[c].metric, result);

@@ -15,9 +15,10 @@ typedef struct zonal__result {
 } zonal__result;
 
 typedef struct zonal__result_table {
-    const char *title; /* of its data set */
-    int paper;         /* the number of the paper's table; 0: it has none */
-    int64_t records;   /* behind it */
+    const char *title;                        /* of its data set */
+    int paper;                                /* the number of the paper's table; 0: it has none */
+    int64_t records;                          /* behind it */
+    int64_t collapsed[ZONAL__MATRIX_METHODS]; /* of a row's runs */
     zonal__result at[ZONAL__MATRIX_METHODS][ZONAL__EXPERIMENT_COLUMNS];
 } zonal__result_table;
 

@@ -75,10 +75,13 @@ static const zonal__cli_usage usage = {
         "  table-textures     Tables 2, 4 to 7: retrieval of textures, seven losses\n"
         "  table-pretrain     Table 1: linear probe and k-NN after pretraining\n"
         "  table-temperature  Table 3: the heat kernel at 4/d, 5/d and 6/d\n"
+        "  figure-dynamics    dynamics-DATA.svg: an online probe's accuracy by epoch, the\n"
+        "                     sliced loss and its exact limit (Figure 2); runs as a table\n"
         "  figure-kernels     kernels.svg: the profiles of five kernels (Figure 3)\n"
         "  figure-textures    textures.png: three samples of each of the four families;\n"
         "                     views.png: source regions of random views, and the views\n"
-        "  figure-variance    variance.svg: the noise of the sliced loss (Figure 1)\n\n"
+        "  figure-variance    variance.svg: the noise of the sliced loss (Figure 1);\n"
+        "                     variance-batch.svg: the same against the batch\n\n"
         "A table is a matrix of runs: methods x data sets x seeds. Each cell is a\ntraining and "
         "its "
         "evaluation, and leaves one line in the records. A command that\nwas cut off, in whatever "
@@ -95,28 +98,51 @@ static const zonal__cli_usage usage = {
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Runs another command of this program: the figure is what that one draws. */
-static int forward(int (*command)(int, char **), const char *name, const char *option,
-                   const settings *s, const char *file) {
-    char path[4096], seed[32];
-    char *line[] = {(char *)name, (char *)option, path, "--seed", seed, "--quiet", NULL};
-    int kernels = command == zonal__cli_kernel; /* which takes neither of the last two */
-    int status;
-    if (snprintf(path, sizeof path, "%s/%s", s->out, file) >= (int)sizeof path)
+typedef struct drawing {
+    int (*command)(int, char **); /* which draws it */
+    const char *file;
+    const char *line[8]; /* its name and options; the last takes the file */
+    int takes_seed;      /* and --quiet */
+} drawing;
+
+/* The figure is what another command of this program draws. */
+static int draw(const settings *s, const drawing *d) {
+    char path[4096], seed[32], words[12][64], *line[12] = {0};
+    int count = 0, status;
+    for (; d->line[count]; count++) {
+        snprintf(words[count], sizeof words[count], "%s", d->line[count]);
+        line[count] = words[count];
+    }
+    if (snprintf(path, sizeof path, "%s/%s", s->out, d->file) >= (int)sizeof path)
         return zonal__cli_misused("--out is too long a name");
-    snprintf(seed, sizeof seed, "%lld", (long long)s->seed);
-    status = command(kernels ? 3 : s->table.quiet ? 6 : 5, line);
+    snprintf(seed, sizeof seed, "--seed=%lld", (long long)s->seed);
+    line[count++] = path;
+    if (d->takes_seed) line[count++] = seed;
+    if (d->takes_seed && s->table.quiet) line[count++] = "--quiet";
+    status = d->command(count, line);
     if (status == ZONAL__EXIT_OK && !s->table.quiet)
-        printf("%s/%s\n", zonal__cli_plain(s->out).text, file);
+        printf("%s/%s\n", zonal__cli_plain(s->out).text, d->file);
     return status;
 }
 
 static int figure_kernels(const settings *s) {
-    return forward(zonal__cli_kernel, "kernel", "--figure", s, "kernels.svg");
+    return draw(s, &(drawing){.command = zonal__cli_kernel,
+                              .file = "kernels.svg",
+                              .line = {"kernel", "--figure"}});
 }
 
+/* Against the directions as in the paper, and against the batch. */
 static int figure_variance(const settings *s) {
-    return forward(zonal__cli_variance, "variance", "--plot", s, "variance.svg");
+    int status = draw(s, &(drawing){.command = zonal__cli_variance,
+                                    .file = "variance.svg",
+                                    .line = {"variance", "--plot"},
+                                    .takes_seed = 1});
+    if (status != ZONAL__EXIT_OK) return status;
+    return draw(s, &(drawing){.command = zonal__cli_variance,
+                              .file = "variance-batch.svg",
+                              .line = {"variance", "--batch=64,128,256,512", "--slices=64,256,1024",
+                                       "--plot-batch"},
+                              .takes_seed = 1});
 }
 
 static int figure_textures(const settings *s) {
@@ -158,8 +184,8 @@ static int was_given(const zonal__options *options, const char *name) {
 static int draw_figure(const settings *s, const zonal__options *options, int i) {
     for (int k = 2; table[k + 1].name; k++)
         if (was_given(options, table[k].name))
-            return zonal__cli_misused("--%s is for tables; leave it out of %s", table[k].name,
-                                      figures[i].name);
+            return zonal__cli_misused("--%s is for what needs training; leave it out of %s",
+                                      table[k].name, figures[i].name);
     if (zonal__cli_make_folder(s->out) != ZONAL_OK) return zonal__cli_failed();
     return figures[i].draw(s);
 }
@@ -175,7 +201,7 @@ static int make_table(settings *s, const zonal__options *options, const char *na
     if (!experiment->textures && s->table.families)
         return zonal__cli_misused("--families is for table-textures; give --data NAME=PATH");
     snprintf(out, sizeof out, "runs/%s", name);
-    s->table.out = s->out ? s->out : out;
+    s->table.out = s->out ? s->out : experiment->curves && s->table.print ? "." : out;
     if (!s->out && !s->table.print && !s->table.dry_run &&
         zonal__cli_make_folder("runs") != ZONAL_OK)
         return zonal__cli_failed();

@@ -9,12 +9,30 @@
 #include "cli/report/matrix_run.h"
 #include "cli/report/result_table.h"
 #include "core/memory.h"
+#include "reproduce/dynamics.h"
 
 /* ---- tables ---------------------------------------------------------------------------------- */
+
+static zonal_status draw_curves(const zonal__table_settings *s, const zonal__matrix *matrix,
+                                const char *variant, const zonal__records *records) {
+    char path[ZONAL__MATRIX_PATH + 256], name[160];
+    int drawn;
+    snprintf(name, sizeof name, "%s%.150s", variant[0] ? "-" : "", variant);
+    for (char *c = name; *c; c++)
+        if (*c == '/') *c = '_';
+    for (int i = 0; i < matrix->sets; i++) {
+        snprintf(path, sizeof path, "%.*s/dynamics-%s%s.svg", ZONAL__MATRIX_PATH, s->out,
+                 matrix->set[i].set->name, name);
+        ZONAL_TRY(zonal__dynamics_draw(matrix, i, variant, records, path, &drawn));
+        if (drawn && !s->quiet) printf("%s\n", zonal__cli_plain(path).text);
+    }
+    return ZONAL_OK;
+}
 
 static zonal_status print_variant(const zonal__table_settings *s, const zonal__matrix *matrix,
                                   const char *variant, const zonal__records *records) {
     zonal__result_tables *tables;
+    if (matrix->experiment->curves) ZONAL_TRY(draw_curves(s, matrix, variant, records));
     ZONAL_TRY(zonal__result_tables_make(matrix, variant, records, !s->methods, &tables));
     zonal__result_tables_print(tables, s->markdown);
     zonal__free(tables);

@@ -6,19 +6,20 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/rows.h"
 
 enum { FIRST = 18, CELL = 64 };
 
-/* "kl-heat:t=3/d:selectivity=10" -> "kl-heat, t=3/d, selectivity=10" */
-static zonal__cli_text row_name(const char *method) {
-    char name[2 * ZONAL__CELL_METHOD];
+/* "kl-heat:t=3/d:margin=2" -> "kl-heat, t=3/d, margin=2" */
+static zonal__cli_text spaced(const char *text, char separator) {
+    char out[1024];
     size_t length = 0;
-    for (; *method && length + 3 < sizeof name; method++) {
-        name[length++] = *method == ':' ? ',' : *method;
-        if (*method == ':') name[length++] = ' ';
+    for (; *text && length + 3 < sizeof out; text++) {
+        out[length++] = *text == separator ? ',' : *text;
+        if (*text == separator) out[length++] = ' ';
     }
-    name[length] = '\0';
-    return zonal__cli_plain(name);
+    out[length] = '\0';
+    return zonal__cli_plain(out);
 }
 
 static void put_value(char out[CELL], double value, double std, int digits) {
@@ -77,30 +78,38 @@ static void print_text_row(const zonal__result_tables *t, const zonal__result_ta
                            int row) {
     const zonal__result *results = table->at[row];
     const int columns = t->experiment->columns;
-    zonal__cli_text name = row_name(t->row[row]);
+    zonal__cli_text name = spaced(t->row[row], ':');
     int here = results[0].seeds > 0;
     if (!here && !results[0].paper.exact) return;
     if (strlen(name.text) >= FIRST) {
         printf("%s\n", name.text);
         name.text[0] = '\0';
     }
-    print_numbers(name.text, results, columns, put_ours);
+    if (here)
+        print_numbers(name.text, results, columns, put_ours);
+    else
+        printf("%s\n", name.text);
     if (results[0].paper.table > 0) print_numbers("  paper", results, columns, put_paper);
     if (here && results[0].paper.table > 0)
         print_numbers("  difference", results, columns, put_difference);
+    if (table->collapsed[row] > 0)
+        printf("  collapsed       %" PRId64 " of %" PRId64 " runs\n", table->collapsed[row],
+               results[0].seeds);
 }
 
 static void print_title(const zonal__result_tables *t, const zonal__result_table *table) {
     if (table->paper > 0)
         printf("Table %d: %s, %s", table->paper, t->experiment->title, table->title);
     else
-        printf("%s, %s (not in the paper)", t->experiment->title, table->title);
+        printf("%s, %s%s", t->experiment->title, table->title,
+               t->experiment->curves ? "" : " (not in the paper)");
 }
 
 static void print_text(const zonal__result_tables *t, const zonal__result_table *table) {
     print_title(t, table);
-    printf("; percent%s%s\n%*s", t->variant[0] ? "; " : "", zonal__cli_plain(t->variant).text,
-           FIRST, "");
+    printf("; percent\n");
+    if (t->variant[0]) zonal__cli_wrap("", spaced(t->variant, ',').text);
+    printf("%*s", FIRST, "");
     for (int c = 0; c < t->experiment->columns; c++)
         print_padded(t->experiment->column[c].title, width_for(t->experiment->columns));
     putchar('\n');
@@ -136,10 +145,12 @@ static void print_markdown(const zonal__result_tables *t, const zonal__result_ta
     for (int m = 0; m < t->rows; m++) {
         const zonal__result *results = table->at[m];
         if (results[0].seeds == 0 && !results[0].paper.exact) continue;
-        printf("| `%s` |", row_name(t->row[m]).text);
+        printf("| `%s` |", spaced(t->row[m], ':').text);
         for (int c = 0; c < t->experiment->columns; c++)
             print_markdown_cell(&results[c], digits_for(t->experiment->columns));
-        printf(" %" PRId64 " |\n", results[0].seeds);
+        printf(" %" PRId64, results[0].seeds);
+        if (table->collapsed[m] > 0) printf(", %" PRId64 " collapsed", table->collapsed[m]);
+        printf(" |\n");
     }
 }
 
