@@ -396,6 +396,8 @@ static zonal_status prepare(runner *r) {
     ZONAL_TRY(zonal__records_check(r->options->records));
     ZONAL_TRY(zonal__folder_make(r->options->folder, r->matrix));
     ZONAL_TRY(zonal__folder_lock(r->options->folder, &r->lock));
+    zonal__records_fini(r->records); /* whoever had the lock may have added some */
+    ZONAL_TRY(zonal__records_read(r->records, r->options->records));
     ZONAL_TRY(ZONAL_NEW(&r->job, r->matrix->count, "the cells"));
     for (int64_t i = 0; i < r->matrix->count; i++) {
         job *j = &r->job[i];

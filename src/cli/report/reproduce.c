@@ -202,9 +202,7 @@ static int make_table(settings *s, const zonal__options *options, const char *na
         return zonal__cli_misused("--families is for table-textures; give --data NAME=PATH");
     snprintf(out, sizeof out, "runs/%s", name);
     s->table.out = s->out ? s->out : experiment->curves && s->table.print ? "." : out;
-    if (!s->out && !s->table.print && !s->table.dry_run &&
-        zonal__cli_make_folder("runs") != ZONAL_OK)
-        return zonal__cli_failed();
+    s->table.above = s->out ? NULL : "runs";
     return zonal__reproduce_table(experiment, &s->table);
 }
 

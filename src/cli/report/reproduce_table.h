@@ -10,6 +10,7 @@
 
 typedef struct zonal__table_settings {
     const char *out, *records, *merge;
+    const char *above; /* a folder around "out" that is made as well; NULL: none */
     const char *methods, *families, *data, *seeds, *options, *device;
     int64_t side, steps, epochs, parallel, threads;
     double minutes;
