@@ -23,9 +23,13 @@ NETWORK = "width=0.015625,projector=16-8,batch=8,precision=fp32,workers=1"
 TINY = ["--side", 16, "--device", "cpu", "--threads", 1]
 TEXTURES = ["table-textures", *TINY, "--options", NETWORK + ",texture-count=32,texture-size=24"]
 # Steps of some milliseconds, and checkpoints several times a second.
-LONG = ["table-textures", *TINY, "--steps", 1500, "--options",
-        NETWORK + ",texture-count=32,texture-size=24,checkpoint-minutes=0.003",
-        "--families", "disk", "--methods", "mmd-band,kl-heat"]
+def lengthy(steps):
+    return ["table-textures", *TINY, "--steps", steps, "--options",
+            NETWORK + ",texture-count=32,texture-size=24,checkpoint-minutes=0.003",
+            "--families", "disk", "--methods", "mmd-band,kl-heat"]
+
+
+LONG = lengthy(1500)
 
 
 def reproduce(*arguments):
@@ -236,25 +240,26 @@ def test_galaxy10():
 # ---- cut off -------------------------------------------------------------------------------------
 
 
-def killed(folder, kills):
+def killed(matrix, folder, kills):
     """So many SIGKILLs into a matrix, each at a random moment after a new checkpoint."""
     draw = random.Random(SEED)
     for i in range(kills):
-        process = start(*LONG, "--out", folder, "--parallel", 1 + i % 2)
+        process = start(*matrix, "--out", folder, "--parallel", 1 + i % 2)
         known = checkpoints(folder)
         wait_for(lambda: checkpoints(folder) - known, process)
         time.sleep(draw.random() * 0.3)
+        assert process.poll() is None, f"all was done before kill {i}: make the runs longer"
         process.kill()
         process.communicate()
-    return reproduce(*LONG, "--out", folder, "--quiet")
+    return reproduce(*matrix, "--out", folder, "--quiet")
 
 
-def compare_killed(kills):
+def compare_killed(matrix, kills):
     @case(f"{kills} SIGKILLs, and it ends with the same numbers, seed {SEED}")
     def _():
-        whole = reproduce(*LONG, "--out", "whole", "--quiet", "--parallel", 2)
+        whole = reproduce(*matrix, "--out", "whole", "--quiet", "--parallel", 2)
         assert whole.returncode == 0 and not whole.stderr, whole.stderr
-        done = killed("cut", kills)
+        done = killed(matrix, "cut", kills)
         assert done.returncode == 0 and not done.stderr, done.stderr
         assert by_cell("cut/records.jsonl") == by_cell("whole/records.jsonl")
         assert done.stdout == whole.stdout
@@ -264,11 +269,11 @@ def compare_killed(kills):
 
 
 def test_killed():
-    compare_killed(2)
+    compare_killed(LONG, 2)
 
 
 def long_killed():
-    compare_killed(20)
+    compare_killed(lengthy(12000), 20)
 
 
 def test_stopped():
