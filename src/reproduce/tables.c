@@ -1,6 +1,7 @@
 #include "reproduce/tables.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -75,6 +76,22 @@ static void take_mean(const sample *s, const char *metric, zonal__result *result
     result->std = s->count > 1 ? sqrt(squares / (double)(s->count - 1)) : NAN;
 }
 
+/* ---- where they come from -------------------------------------------------------------------- */
+
+/* Adds a name to a list, once. One that does not fit is left out. */
+static void add_name(char *list, size_t size, const char *name) {
+    size_t length = name ? strlen(name) : 0, used = strlen(list);
+    if (length == 0 || used + length + 3 > size) return;
+    for (const char *at = list; (at = strstr(at, name)); at++)
+        if ((at == list || at[-1] == ' ') && (at[length] == ',' || at[length] == '\0')) return;
+    snprintf(list + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
+static void note_source(zonal__result_tables *t, const zonal__record *r) {
+    add_name(t->commits, sizeof t->commits, zonal__flat_text(&r->flat, "commit"));
+    add_name(t->devices, sizeof t->devices, zonal__flat_text(&r->flat, "device"));
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static void fill_table(zonal__result_tables *t, const zonal__data_set *set,
@@ -84,6 +101,7 @@ static void fill_table(zonal__result_tables *t, const zonal__data_set *set,
     for (int m = 0; m < t->rows; m++) {
         sample s = take_sample(t, records, t->row[m], set->name);
         table->records += s.count;
+        for (int64_t i = 0; i < s.count; i++) note_source(t, s.at[i]);
         for (int64_t i = 0; i < s.count; i++)
             table->collapsed[m] += zonal__record_metric(s.at[i], "collapsed") == 1;
         for (int c = 0; c < t->experiment->columns; c++) {
@@ -139,9 +157,7 @@ zonal_status zonal__result_tables_make(const zonal__matrix *matrix, const char *
         fill_table(t, matrix->set[s].set, records, table);
         if (table->paper > 0 || table->records > 0) t->count++;
     }
-    if (e->averaged && matrix->sets == names_in(e->sets)) {
+    if (e->averaged && matrix->sets == names_in(e->sets))
         fill_average(t, matrix->sets, &t->table[0]);
-        for (int s = 1; s < t->count; s++) t->table[0].records += t->table[s].records;
-    }
     return ZONAL_OK;
 }

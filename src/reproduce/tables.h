@@ -29,6 +29,7 @@ typedef struct zonal__result_tables {
     char row[ZONAL__MATRIX_METHODS][ZONAL__CELL_METHOD];
     int count;
     zonal__result_table table[ZONAL__MATRIX_SETS + 1];
+    char commits[512], devices[512]; /* of the records behind them, with commas between them */
 } zonal__result_tables;
 
 /* The tables of one variant. Rows are the matrix's methods and, with "more", others that the

@@ -154,7 +154,25 @@ static void print_markdown(const zonal__result_tables *t, const zonal__result_ta
     }
 }
 
+static int64_t count_records(const zonal__result_tables *t) {
+    int64_t count = 0;
+    for (int i = 0; i < t->count; i++) count += t->table[i].records;
+    return count;
+}
+
+static void print_source(const zonal__result_tables *t) {
+    char line[2048];
+    int64_t count = count_records(t);
+    if (count == 0) return;
+    snprintf(line, sizeof line, "%" PRId64 " record%s on %s; commit%s %s", count,
+             zonal__text_plural(count), t->devices[0] ? t->devices : "an unknown device",
+             strchr(t->commits, ',') ? "s" : "", t->commits[0] ? t->commits : "not known");
+    putchar('\n');
+    zonal__cli_wrap("", zonal__cli_plain(line).text);
+}
+
 void zonal__result_tables_print(const zonal__result_tables *tables, int markdown) {
+    if (markdown && tables->variant[0]) printf("*%s*\n\n", spaced(tables->variant, ',').text);
     for (int i = 0; i < tables->count; i++) {
         if (i > 0) putchar('\n');
         if (markdown)
@@ -162,4 +180,5 @@ void zonal__result_tables_print(const zonal__result_tables *tables, int markdown
         else
             print_text(tables, &tables->table[i]);
     }
+    print_source(tables);
 }

@@ -7,8 +7,8 @@
 #include "reproduce/tables.h"
 
 /* As text of at most 80 columns, with the paper's value and the difference below ours; or as
- * Markdown, with all three in one cell. Markdown has the tables alone, for a document that says the
- * rest. */
+ * Markdown, with all three in one cell. The variant stands above, and where the records come from
+ * below. */
 void zonal__result_tables_print(const zonal__result_tables *tables, int markdown);
 
 #endif
