@@ -172,7 +172,7 @@ def test_pack():
 
 def test_run():
     make_images("photos")
-    done("train", "photos", *TINY, "--eval", "knn", "--out", "classes")
+    done("train", "photos", *TINY, "--eval", "knn", "--probe", "--out", "classes")
     textures = ["textures:disk", "--texture-count", "32", "--texture-size", "24"]
     done("train", *textures, *TINY, "--eval", "retrieval", "--optimiser", "sgd", "--out", "views")
     done("eval", "classes", "--quiet")
