@@ -113,15 +113,13 @@ static double gradients_apart(const zonal__trainer *a, const zonal__trainer *b) 
 
 /* In bf16 (2^-9) the host is off by .3 of its own fp32 (test_network); what is wrong
  * in kind, a layer, a view or a factor, is off by 1 or more. */
-static void check_gradient(const char *method, zonal_dtype dtype, double tolerance) {
-    setting s;
+static void compare_gradients(setting *s, const char *method, zonal_dtype dtype, double tolerance) {
     zonal__trainer *device, *host;
     zonal__metrics a, b;
-    fix_views(&s, method, dtype);
-    device = trained(&s.options, 1);
-    s.options.device = zonal__device_cpu();
-    s.options.network.dtype = ZONAL_DTYPE_FP32;
-    host = trained(&s.options, 1);
+    device = trained(&s->options, 1);
+    s->options.device = zonal__device_cpu();
+    s->options.network.dtype = ZONAL_DTYPE_FP32;
+    host = trained(&s->options, 1);
     if (device && host && CHECK_OK(zonal__trainer_metrics(device, &a)) &&
         CHECK_OK(zonal__trainer_metrics(host, &b))) {
         double off = gradients_apart(device, host);
@@ -137,6 +135,12 @@ static void check_gradient(const char *method, zonal_dtype dtype, double toleran
     zonal__trainer_destroy(host);
 }
 
+static void check_gradient(const char *method, zonal_dtype dtype, double tolerance) {
+    setting s;
+    fix_views(&s, method, dtype);
+    compare_gradients(&s, method, dtype, tolerance);
+}
+
 static void test_gradient(void) {
     if (no_gpu()) return;
     check_gradient("mmd-heat", ZONAL_DTYPE_FP32, FP32_GRADIENT);
@@ -145,6 +149,22 @@ static void test_gradient(void) {
     check_gradient("susreg", ZONAL_DTYPE_FP32, FP32_GRADIENT);
     check_gradient("mmd-heat", ZONAL_DTYPE_BF16, 0.45);
     check_gradient("susreg", ZONAL_DTYPE_BF16, 0.45);
+}
+
+/* Many global views, and none that are local. */
+static void check_many_views(const char *method, int views) {
+    setting s;
+    fix_views(&s, method, ZONAL_DTYPE_FP32);
+    s.options.loader.groups = 1;
+    s.options.loader.group[0].views = views;
+    compare_gradients(&s, method, ZONAL_DTYPE_FP32, FP32_GRADIENT);
+}
+
+static void test_many_views(void) {
+    if (no_gpu()) return;
+    check_many_views("mmd-band", 8);
+    check_many_views("mmd-heat", 16);
+    check_many_views("kl-heat", 4);
 }
 
 /* Ten steps on images: views differ by up to 1/255 of their range, and AdamW, whose first steps
@@ -509,6 +529,7 @@ static const test_case tests[] = {{"gradient", test_gradient},
                                   {"not_finite", test_not_finite},
                                   {"memory", test_memory},
                                   {"probe", test_probe},
+                                  {"many_views", test_many_views},
                                   {0}};
 
 int main(int argc, char **argv) {
