@@ -194,7 +194,7 @@ def check_folder():
     def _():
         listed, _ = members("run")
         patterns = {
-            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z]+")
+            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z-]+")
             for name in listed
         }
         files = [os.path.join(at, f)[len("classes/"):]
