@@ -178,6 +178,8 @@ const zonal__option zonal__train_table[] = {
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
     SHARE("view-flip", view.flip, NULL, "byol: probability of a horizontal flip; 0.5 unless given"),
+    FLAG("view-flip-alternate", view.flip_alternates, NULL,
+         "byol: flip in every other epoch instead, beginning with the draw of the first"),
     SHARE("view-jitter", view.jitter, NULL, "byol: probability of colour jitter; 0.8"),
     NUMBER("view-brightness", view.brightness, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
     NUMBER("view-contrast", view.contrast, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),

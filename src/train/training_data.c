@@ -52,6 +52,7 @@ static const struct {
 } view_options[] = {
     VIEW(BYOL, "view-aspect", aspect),
     VIEW(BYOL, "view-flip", flip),
+    VIEW(BYOL, "view-flip-alternate", flip_alternates),
     VIEW(BYOL, "view-jitter", jitter),
     VIEW(BYOL, "view-brightness", brightness),
     VIEW(BYOL, "view-contrast", contrast),
