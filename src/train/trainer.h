@@ -13,6 +13,8 @@
  * one device, for any number of threads, and a run that goes on from a checkpoint ends as one that
  * was never interrupted.
  *
+ * An online probe (train/online_probe.h) is carried beside them and goes into none of this.
+ *
  * The views of a group (global, local) go through the network as one batch, [views][batch], so its
  * norms see all of them together; the loss then takes each view by itself.
  *
