@@ -17,15 +17,10 @@ struct zonal__online_probe {
     zonal__entry entries[ZONAL__ONLINE_PROBE_ENTRIES];
     size_t row_bytes; /* of features */
     /* memory of the device */
-    void *features;                /* [rows][dim], of the network's dtype */
-    int32_t *labels;               /* [rows] */
+    void *gathered;                /* [rows][dim], of the network's dtype; NULL: not needed */
+    const void *features;          /* the same of the step under way, here or elsewhere */
     float *parameters, *gradients; /* weight [classes][dim], bias [classes] */
-    int32_t *pinned;               /* [ZONAL__FEED_TURNS][rows]; NULL on the host */
 };
-
-static int is_host(const zonal__online_probe *p) {
-    return zonal__device_is_host(p->device);
-}
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
@@ -77,20 +72,13 @@ static zonal_status make_arrays(zonal__online_probe *p) {
     size_t rows = (size_t)p->spec.classifier.rows;
     size_t block = (size_t)zonal__online_probe_size(p) * sizeof(float);
     void *memory;
-    ZONAL_TRY(
-        zonal__device_alloc(p->device, rows * p->row_bytes, "the probe's features", &p->features));
-    ZONAL_TRY(
-        zonal__device_alloc(p->device, rows * sizeof *p->labels, "the probe's labels", &memory));
-    p->labels = memory;
     ZONAL_TRY(zonal__device_alloc(p->device, block, "the probe", &memory));
     p->parameters = memory;
     ZONAL_TRY(zonal__device_alloc(p->device, block, "the probe's gradient", &memory));
     p->gradients = memory;
-    if (is_host(p)) return ZONAL_OK;
-    ZONAL_TRY(zonal__device_pinned_alloc(p->device, ZONAL__FEED_TURNS * rows * sizeof *p->pinned,
-                                         &memory));
-    p->pinned = memory;
-    return ZONAL_OK;
+    if (p->spec.micro == p->spec.classifier.rows) return ZONAL_OK;
+    return zonal__device_alloc(p->device, rows * p->row_bytes, "the probe's features",
+                               &p->gathered);
 }
 
 zonal_status zonal__online_probe_create(const zonal__online_probe_spec *spec,
@@ -118,31 +106,20 @@ void zonal__online_probe_destroy(zonal__online_probe *p) {
     if (!p) return;
     if (p->table) p->table->destroy(p->classifier);
     if (p->optimisers) p->optimisers->destroy(p->optimiser);
-    zonal__device_free(p->device, p->features);
-    zonal__device_free(p->device, p->labels);
+    zonal__device_free(p->device, p->gathered);
     zonal__device_free(p->device, p->parameters);
     zonal__device_free(p->device, p->gradients);
-    if (p->pinned) zonal__device_pinned_free(p->device, p->pinned);
     zonal__free(p);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-zonal_status zonal__online_probe_send(zonal__online_probe *p, int turn, const int32_t *labels) {
-    int64_t rows = p->spec.classifier.rows;
-    int32_t *to = is_host(p) ? p->labels : p->pinned + turn * rows;
-    for (int64_t i = 0; i < rows; i++)
-        to[i] = labels ? labels[i] : (int32_t)(i % p->spec.classifier.classes);
-    if (is_host(p)) return ZONAL_OK;
-    return zonal__device_write_on(p->device, p->spec.stream, p->labels, to,
-                                  (size_t)rows * sizeof *to);
-}
-
-zonal_status zonal__online_probe_take(zonal__online_probe *p, const void *features, int64_t first,
-                                      int64_t count) {
+zonal_status zonal__online_probe_take(zonal__online_probe *p, const void *features, int64_t first) {
+    p->features = p->gathered ? p->gathered : features;
+    if (!p->gathered) return ZONAL_OK;
     return zonal__device_copy_on(p->device, p->spec.stream,
-                                 (char *)p->features + (size_t)first * p->row_bytes, features,
-                                 (size_t)count * p->row_bytes);
+                                 (char *)p->gathered + (size_t)first * p->row_bytes, features,
+                                 (size_t)p->spec.micro * p->row_bytes);
 }
 
 zonal_status zonal__online_probe_numbers(const zonal__online_probe *p, double rate, int64_t step,
@@ -157,12 +134,12 @@ static zonal_status add_up(const zonal__online_probe *p, zonal__exchange *exchan
 
 /* A step that its optimiser refuses leaves the probe as it is: what only looks on does not end a
  * run. */
-zonal_status zonal__online_probe_step(zonal__online_probe *p, zonal__exchange *exchange,
+zonal_status zonal__online_probe_step(zonal__online_probe *p, const int32_t *labels,
+                                      zonal__exchange *exchange,
                                       const zonal__optimiser_numbers *numbers, double *norm) {
     const zonal__optimiser_arrays arrays = {.parameters = p->parameters, .gradients = p->gradients};
     zonal_status status;
-    ZONAL_TRY(
-        p->table->gradient(p->classifier, p->features, p->labels, p->parameters, p->gradients));
+    ZONAL_TRY(p->table->gradient(p->classifier, p->features, labels, p->parameters, p->gradients));
     if (exchange) ZONAL_TRY(add_up(p, exchange));
     status = p->optimisers->step(p->optimiser, &arrays, numbers, norm);
     return status == ZONAL_NUMERIC ? ZONAL_OK : status;

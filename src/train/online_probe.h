@@ -8,18 +8,18 @@
  * network: the weights of a run are the same, bit for bit, with and without it. Ranks add up their
  * gradients and have the same probe.
  *
- *     create;  in every step: send the labels, take the features, step;  destroy
+ *     create;  in every step: take the features, step;  destroy
  */
 #ifndef ZONAL_TRAIN_ONLINE_PROBE_H
 #define ZONAL_TRAIN_ONLINE_PROBE_H
 
 #include "backend/training/tables.h"
-#include "data/feed.h"
 #include "nn/resnet.h"
 #include "train/exchange.h"
 
 typedef struct zonal__online_probe_spec {
     zonal__classifier_spec classifier; /* with its device */
+    int64_t micro;                     /* rows that come at a time: all, or a part of them */
     void *stream;                      /* NULL: on the host */
 } zonal__online_probe_spec;
 
@@ -29,20 +29,19 @@ zonal_status zonal__online_probe_create(const zonal__online_probe_spec *spec,
                                         zonal__online_probe **out);
 void zonal__online_probe_destroy(zonal__online_probe *probe); /* accepts NULL */
 
-/* The labels [rows] of the next step go to the device, by way of pinned memory of that turn, which
- * must have been read. Labels NULL: row i has i mod classes, for benchmarks. */
-zonal_status zonal__online_probe_send(zonal__online_probe *probe, int turn, const int32_t *labels);
-
-/* Features [count][dim] become those of rows "first" and on; device memory. */
+/* Features [micro][dim] are those of rows "first" and on; device memory, which stays as it is until
+ * the step if these are all rows, and is copied otherwise. */
 zonal_status zonal__online_probe_take(zonal__online_probe *probe, const void *features,
-                                      int64_t first, int64_t count);
+                                      int64_t first);
 
 /* What its optimiser needs for step "step", counted from 1. */
 zonal_status zonal__online_probe_numbers(const zonal__online_probe *probe, double rate,
                                          int64_t step, zonal__optimiser_numbers *out);
 
-/* One step. "numbers" and "norm" are device memory; exchange: of several ranks, or NULL. */
-zonal_status zonal__online_probe_step(zonal__online_probe *probe, zonal__exchange *exchange,
+/* One step with these labels [rows]. They, "numbers" and "norm" are device memory; exchange: of
+ * several ranks, or NULL. */
+zonal_status zonal__online_probe_step(zonal__online_probe *probe, const int32_t *labels,
+                                      zonal__exchange *exchange,
                                       const zonal__optimiser_numbers *numbers, double *norm);
 
 /* What it carries from step to step, for checkpoints: blocks in device memory of the same size,

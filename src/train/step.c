@@ -19,6 +19,11 @@ zonal__optimiser_arrays zonal__trainer_arrays(const zonal__trainer *t) {
                                      .copy = t->model->bf16};
 }
 
+size_t zonal__trainer_input_bytes(const zonal__trainer *t) {
+    size_t labels = t->options.probe_classes > 0 ? (size_t)t->rows * sizeof(int32_t) : 0;
+    return sizeof(zonal__step_input) + (labels + 7) / 8 * 8; /* which begin with doubles */
+}
+
 int zonal__trainer_views(const zonal__trainer *t) {
     int views = 0;
     for (int g = 0; g < t->options.loader.groups; g++) views += t->options.loader.group[g].views;
@@ -85,7 +90,7 @@ static zonal_status go_forward(zonal__trainer *t, int g, const void *views, int6
     zonal__run_outputs outputs;
     ZONAL_TRY(zonal__run_forward(t->groups[g].run, views, 1, projections, &outputs));
     if (!t->probe || g > 0) return ZONAL_OK;
-    return zonal__online_probe_take(t->probe, outputs.features, row, t->micro);
+    return zonal__online_probe_take(t->probe, outputs.features, row);
 }
 
 /* ---- the whole batch at once ----------------------------------------------------------------- */
@@ -177,7 +182,8 @@ static zonal_status compute(zonal__trainer *t) {
     ZONAL_TRY(
         t->optimisers->step(t->optimiser, &arrays, &t->input->numbers, &t->output->gradient_norm));
     if (!t->probe) return ZONAL_OK;
-    return zonal__online_probe_step(t->probe, t->ranks ? &t->exchange : NULL, &t->input->probe,
+    return zonal__online_probe_step(t->probe, (const int32_t *)(t->input + 1),
+                                    t->ranks ? &t->exchange : NULL, &t->input->probe,
                                     &t->output->probe_norm);
 }
 
@@ -226,20 +232,30 @@ zonal_status zonal__trainer_fetch(zonal__trainer *t) {
     return ZONAL_OK;
 }
 
+/* The input with its labels; views that are no images' have some too. */
+static void fill_input(const zonal__trainer *t, const zonal__step_input *input,
+                       zonal__step_input *to) {
+    int32_t *labels = (int32_t *)(to + 1);
+    *to = *input;
+    for (int64_t i = 0; t->probe && i < t->rows; i++)
+        labels[i] = t->labels ? t->labels[i] : (int32_t)(i % t->options.probe_classes);
+}
+
 /* On CUDA it is read from pinned memory some time later: steps take turns, and each waits until the
  * copy of the one before last is done (at once where there was none). */
 static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input) {
     zonal__trainer_launch *l = &t->launch;
     int turn = (int)(t->done % ZONAL__FEED_TURNS);
+    size_t bytes = zonal__trainer_input_bytes(t);
+    void *pinned;
     if (zonal__device_is_host(t->device)) {
-        *t->input = *input;
-        return t->probe ? zonal__online_probe_send(t->probe, turn, t->labels) : ZONAL_OK;
+        fill_input(t, input, t->input);
+        return ZONAL_OK;
     }
+    pinned = l->pinned + (size_t)turn * bytes;
     ZONAL_TRY(zonal__device_event_wait(t->device, l->pinned_read[turn]));
-    l->pinned[turn] = *input;
-    if (t->probe) ZONAL_TRY(zonal__online_probe_send(t->probe, turn, t->labels));
-    ZONAL_TRY(
-        zonal__device_write_on(t->device, l->stream, t->input, &l->pinned[turn], sizeof *input));
+    fill_input(t, input, pinned);
+    ZONAL_TRY(zonal__device_write_on(t->device, l->stream, t->input, pinned, bytes));
     return zonal__device_event_record(t->device, l->pinned_read[turn], l->stream);
 }
 

@@ -114,7 +114,8 @@ static zonal_status make_rows(zonal__trainer *t) {
         zonal__device_alloc(t->device, (size_t)rows * row, "the projections", &t->projections));
     ZONAL_TRY(zonal__device_alloc(t->device, (size_t)rows * row, "the projections' gradient",
                                   &t->gradients));
-    ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->input, "a step's numbers", &memory));
+    ZONAL_TRY(
+        zonal__device_alloc(t->device, zonal__trainer_input_bytes(t), "a step's numbers", &memory));
     t->input = memory;
     ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->output, "a step's results", &memory));
     t->output = memory;
@@ -138,8 +139,8 @@ static zonal_status make_stream(zonal__trainer *t) {
     void *memory;
     if (is_host(t)) return ZONAL_OK;
     ZONAL_TRY(zonal__device_stream_create(t->device, &l->stream));
-    ZONAL_TRY(
-        zonal__device_pinned_alloc(t->device, ZONAL__FEED_TURNS * sizeof *l->pinned, &memory));
+    ZONAL_TRY(zonal__device_pinned_alloc(
+        t->device, ZONAL__FEED_TURNS * zonal__trainer_input_bytes(t), &memory));
     l->pinned = memory;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++)
         ZONAL_TRY(zonal__device_event_create(t->device, &l->pinned_read[i]));
@@ -197,6 +198,7 @@ static zonal_status make_probe(zonal__trainer *t) {
                                                           .dtype = t->options.network.dtype,
                                                           .threads = t->options.threads,
                                                           .device = t->device},
+                                           .micro = t->micro,
                                            .stream = t->launch.stream};
     return t->options.probe_classes > 0 ? zonal__online_probe_create(&spec, &t->probe) : ZONAL_OK;
 }

@@ -11,7 +11,8 @@
 #include "train/trainer.h"
 
 /* What changes from step to step, where the step's work finds it, and what the step leaves. Both
- * lie on the trainer's device. */
+ * lie on the trainer's device. With an online probe the input is followed by the labels of the
+ * images, int32 [rows], so that all of it goes there in one copy. */
 typedef struct zonal__step_input {
     zonal__optimiser_numbers numbers;
     zonal__optimiser_numbers probe; /* the same for the online probe */
@@ -39,7 +40,7 @@ typedef struct zonal__trainer_launch {
     void *stream;                         /* NULL: on the host */
     int warm;                             /* 1: the kernels have been loaded by a first step */
     void *graphs[ZONAL__FEED_TURNS];      /* by the feed's turn; NULL: not yet captured */
-    zonal__step_input *pinned;            /* [ZONAL__FEED_TURNS]; steps take turns */
+    char *pinned;                         /* [ZONAL__FEED_TURNS] inputs; steps take turns */
     void *pinned_read[ZONAL__FEED_TURNS]; /* events: this one has been copied */
 } zonal__trainer_launch;
 
@@ -75,6 +76,8 @@ struct zonal__trainer {
     zonal__metrics last;   /* without what the step's output holds */
 };
 
+/* Bytes of an input with its labels. */
+size_t zonal__trainer_input_bytes(const zonal__trainer *trainer);
 /* Bytes of an element of the network's dtype. */
 size_t zonal__trainer_element(const zonal__trainer *trainer);
 /* What its optimiser moves. */

@@ -319,7 +319,8 @@ static zonal_status make_and_drop(void *context) {
                                                     .classes = 2,
                                                     .dtype = ZONAL_DTYPE_FP32,
                                                     .threads = 1,
-                                                    .device = context}};
+                                                    .device = context},
+                                     .micro = 2};
     zonal__online_probe *probe;
     ZONAL_TRY(zonal__online_probe_create(&spec, &probe));
     zonal__online_probe_destroy(probe);
