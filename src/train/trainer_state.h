@@ -64,6 +64,9 @@ struct zonal__trainer {
     void *micro_projections, *micro_gradients; /* [views of a group][micro][projection_dim] */
     float *kept_statistics;
     zonal__trainer_launch launch;
+    zonal__trainer_listener *listener;
+    void *listener_context;
+    double work, worked; /* of a step; of that under way, so far */
     int fetched, turn;   /* 1: the views of the next step are there; the feed's turn */
     int64_t epoch;       /* of the views that were fetched last */
     int64_t done;        /* steps */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "core/memory.h"
 #include "train/training_work.h"
@@ -209,19 +210,42 @@ static void begin_estimate(zonal__training_work *w) {
         w->training->online.protocol == ZONAL__ONLINE_NONE ? 0 : w->cadence.eval_every;
     w->estimate.checkpoint_every = w->cadence.checkpoint_every;
     w->estimate.eval_work = eval_work(w->training);
+    w->estimate.started = w->started;
     zonal__estimate_begin(&w->estimate, zonal__training_now());
+}
+
+static void tell(const zonal__training_work *w, const zonal__estimated *estimated) {
+    ZONAL__TELL(w, estimated, estimated, w->estimate.total - w->estimate.first);
+}
+
+static void on_part_of_step(void *context, double loaded, double computed) {
+    zonal__training_work *w = context;
+    zonal__estimate_part part = {
+        .loaded = loaded, .computed = computed, .now = zonal__training_now()};
+    zonal__estimated estimated;
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        part.user = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec;
+        part.system = (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
+    }
+    if (zonal__estimate_within(&w->estimate, &part, &estimated)) tell(w, &estimated);
 }
 
 static void tell_estimate(zonal__training_work *w, int64_t step) {
     zonal__estimated estimated;
     if (zonal__estimate_step(&w->estimate, step, zonal__training_now(), &estimated))
-        ZONAL__TELL(w, estimated, &estimated, w->estimate.total - w->estimate.first);
+        tell(w, &estimated);
 }
 
 /* What can fail before a step on one rank alone; a full disk is told at once. */
 static zonal_status fetch(zonal__training_work *w) {
+    double start = zonal__training_now();
     if (zonal__training_leads(w->training)) ZONAL_TRY(zonal__run_folder_status(&w->folder));
-    return zonal__trainer_fetch(w->trainer);
+    ZONAL_TRY(zonal__trainer_fetch(w->trainer));
+    if (zonal__device_is_host(
+            w->training->device)) /* elsewhere it is the device that is waited for */
+        zonal__estimate_waited(&w->estimate, zonal__training_now() - start);
+    return ZONAL_OK;
 }
 
 static zonal_status finish_folder(zonal__training_work *w) {
@@ -240,6 +264,7 @@ static zonal_status make_steps(zonal__training_work *w) {
     begin_cadence(w);
     begin_watch(w);
     begin_estimate(w);
+    if (w->events.estimated) zonal__trainer_listen(w->trainer, on_part_of_step, w);
     ZONAL__TELL(w, progressed, step);
     while (step < w->cadence.total && !stopping) {
         ZONAL_TRY(zonal__job_all(job, fetch(w)));
@@ -292,7 +317,8 @@ static void fill_result(const zonal__training_work *w, zonal__training_result *r
 
 zonal_status zonal__training_run(zonal__training *t, const zonal__training_events *events,
                                  zonal__training_result *result) {
-    zonal__training_work w = {.training = t, .folder = {.lock = -1}};
+    zonal__training_work w = {
+        .training = t, .folder = {.lock = -1}, .started = zonal__training_now()};
     zonal_error failure;
     zonal_status status;
     if (t->source)
