@@ -4,7 +4,9 @@
     bench/python_loss.py [--device cuda] [--part overhead,table,resnet] [--dim 256] [--batch 256,4096]
 
     overhead  a loss at B = 256, value and gradient: the bare C call, the module's forward and backward, and
-              both replayed from a CUDA graph; microseconds of wall time per iteration
+              both replayed from a CUDA graph; beside them a function of autograd's that computes nothing
+              but the product of its backward (idle), the least that PyTorch takes; microseconds of wall
+              time per iteration
     table     the modules against plain PyTorch (loss_torch.py), eager and compiled: milliseconds and peak
               memory
     resnet    a step of a compiled ResNet-18 with the module inside (train_torch.py's network): graph breaks,
@@ -106,6 +108,17 @@ def forward_and_backward(loss, z):
     return run
 
 
+class Idle(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z.new_empty(())
+
+    @staticmethod
+    def backward(ctx, factor):
+        return ctx.saved_tensors[0] * factor
+
+
 def overhead(options):
     for method in options.method:
         if method == "susreg":  # its step forbids a capture in training mode
@@ -113,7 +126,8 @@ def overhead(options):
         z = torch.randn(256, options.dim, device=options.device)
         bare, module = Bare(method, z.detach()), forward_and_backward(MODULES[method](), z)
         line = {"part": "overhead", "method": method, "B": 256, "d": options.dim,
-                "bare_us": best_us(bare, options.device), "module_us": best_us(module, options.device)}
+                "bare_us": best_us(bare, options.device), "module_us": best_us(module, options.device),
+                "idle_us": best_us(forward_and_backward(Idle.apply, z), options.device)}
         if options.device == "cuda":
             line["bare_graph_us"] = best_us(captured(bare), "cuda")
             line["module_graph_us"] = best_us(captured(module), "cuda")

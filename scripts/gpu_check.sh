@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 jobs=$(nproc)
 tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed
     test_cuda_trainer test_cuda_neighbours test_cuda_nn_launch test_cuda_nn test_cuda_optimiser
-    test_cuda_convolution test_nn_ranks test_ranks_training)
+    test_cuda_convolution test_cuda_libraries test_cuda_ranks test_nn_ranks test_ranks_training test_nccl)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
-cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared >>build-cuda.log 2>&1 ||
+cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared zonal >>build-cuda.log 2>&1 ||
     { tail -n 50 build-cuda.log; exit 1; }
 rm -f build-cuda.log
 
@@ -39,11 +39,16 @@ PYTHONPATH=bindings/python ZONAL_LIBRARY=$PWD/build-cuda/libzonal.so \
     python3 bindings/python/tests/run.py 'test_cuda*.py' >"$log" 2>&1 || true
 cat "$log"
 count "$log"
+echo "== ranks that share the GPU"
+PYTHONPATH=tests/common ZONAL_PROGRAM=$PWD/build-cuda/zonal \
+    python3 tests/dist/gpu_ranks_test.py >"$log" 2>&1 || true
+cat "$log"
+count "$log"
 for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck test_cuda_views tiny" \
     "racecheck test_cuda_views tiny" "memcheck test_cuda_neighbours tiny" \
     "racecheck test_cuda_neighbours tiny" "memcheck test_cuda_nn tiny" "racecheck test_cuda_nn races" \
     "memcheck test_cuda_optimiser tiny" "racecheck test_cuda_optimiser tiny" \
-    "memcheck test_cuda_convolution stem_nans" "racecheck test_cuda_convolution stem_nans"; do
+    "memcheck test_cuda_ranks same bits" "memcheck test_cuda_convolution stem_nans" "racecheck test_cuda_convolution stem_nans"; do
     read -r tool test cases <<<"$check"
     echo "== compute-sanitizer --tool $check"
     if timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 1 \

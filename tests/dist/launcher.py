@@ -37,7 +37,8 @@ def mpirun(ranks):
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    # Within one machine; and a process without rights to look into others copies twice.
+    # Within one machine, which may have no ssh; and a process without rights to look into others copies twice.
+    "OMPI_MCA_plm": "isolated",
     "OMPI_MCA_btl": "self,vader",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     # What MPI keeps at its end is not ours.

@@ -183,7 +183,7 @@ class Streams(Case):
         """NaN at once, and the reason when it is asked for; then all is well again."""
         loss = MMD("heat", t=0.77)  # settings of its own: check() is for all losses that share them
         z = on_gpu(50, D, grad=False)
-        for spoil, words in ((float("nan"), "row 31 holds a number that is not"), (0.0, "row 31 is zero")):
+        for spoil, words in ((float("nan"), "row 31 is not finite"), (0.0, "row 31 is zero")):
             with self.subTest(words):
                 bad = z.clone()
                 bad[31] = spoil

@@ -22,6 +22,7 @@ Result = Tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 MODERN = hasattr(torch.library, "register_fake")  # 2.4
 _DEVICES = ("cpu", "cuda", "meta") if MODERN else ("cpu", "cuda")
+_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _WORDS = {torch.float64: "double", torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
@@ -30,11 +31,11 @@ _WORDS = {torch.float64: "double", torch.float32: "fp32", torch.bfloat16: "bf16"
 
 def _execute(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options: str, precision: str,
              threads: int, global_views: int, with_gradient: bool) -> Result:
-    """value [] and gradient of z's dtype (empty if not asked for), parts in double: [1] of z [B, d], the five
-    of zonal_objective_parts of z [V, B, d]."""
+    """value [] and gradient of z's dtype (empty if not asked for), parts in double: [] of z [B, d], the five
+    of zonal_objective_parts of z [V, B, d]. It runs in every step: each operator of PyTorch costs 2 us."""
     z = z.contiguous()
-    value, parts, gradient = _outputs(z, with_gradient)
-    key = _key(z, method, options, precision, threads, global_views)
+    parts, gradient = buffers(z, with_gradient)
+    key = key_of(z, method, options, precision, threads, global_views)
     captured = key.stream != 0 and torch.cuda.is_current_stream_capturing()
     made = pool.take_for_capture(key) if captured else pool.take(key)
     try:
@@ -46,29 +47,39 @@ def _execute(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options
     finally:
         if not captured:
             pool.give(key, made)
-    return value.copy_(parts[0]), parts, gradient
+    return value_of(z, parts), parts, gradient
 
 
-def _outputs(z: torch.Tensor, with_gradient: bool) -> Result:
-    """Also what torch.compile is told. The value of bf16 rows is a float, as under autocast."""
-    value = z.new_empty((), dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
-    parts = z.new_empty((1 if z.dim() == 2 else 5,), dtype=torch.float64)
-    return value, parts, z.new_empty(z.shape if with_gradient else (0,))
+def buffers(z: torch.Tensor, with_gradient: bool) -> Tuple[torch.Tensor, torch.Tensor]:
+    """For the parts and the gradient."""
+    parts = torch.empty(() if z.dim() == 2 else 5, dtype=torch.float64, device=z.device)
+    return parts, torch.empty_like(z) if with_gradient else z.new_empty(0)
 
 
-def _outputs_of(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options: str, precision: str,
-                threads: int, global_views: int, with_gradient: bool) -> Result:
-    return _outputs(z, with_gradient)
+def value_of(z: torch.Tensor, parts: torch.Tensor) -> torch.Tensor:
+    """The first part in the precision of the rows; that of bf16 rows is a float, as under autocast."""
+    value = parts[0] if parts.dim() else parts
+    return value.clone() if z.dtype == torch.float64 else value.float()
 
 
-def _key(z: torch.Tensor, method: str, options: str, precision: str, threads: int, global_views: int) -> Key:
+def _outputs(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options: str, precision: str,
+             threads: int, global_views: int, with_gradient: bool) -> Result:
+    """What torch.compile is told."""
+    z = z.contiguous()
+    parts, gradient = buffers(z, with_gradient)
+    return value_of(z, parts), parts, gradient
+
+
+def key_of(z: torch.Tensor, method: str, options: str, precision: str, threads: int,
+           global_views: int) -> Key:
     dtype = _WORDS[z.dtype]
     if z.device.type == "cpu":
         # Results are the same for any number of threads. In a fork more than one would hang.
         threads = 1 if _library.is_forked() else threads or torch.get_num_threads()
         return Key(method, options, tuple(z.shape), global_views, dtype, "cpu", dtype, threads, 0)
     index = z.device.index
-    stream = torch.cuda.current_stream(index).cuda_stream
+    # torch.cuda.current_stream() makes an object, which costs 5 us.
+    stream = _raw_stream(index) if _raw_stream else torch.cuda.current_stream(index).cuda_stream
     return Key(method, options, tuple(z.shape), global_views, dtype, f"cuda:{index}", precision, 0, stream)
 
 
@@ -79,7 +90,7 @@ if MODERN:
     _ops.impl("execute", _execute, "CPU")
     _ops.impl("execute", _execute, "CUDA")
     _ops.impl("execute", torch.library.fallthrough_kernel, "Autograd")  # the derivative is below
-    torch.library.register_fake("zonal::execute", _outputs_of, lib=_ops)
+    torch.library.register_fake("zonal::execute", _outputs, lib=_ops)
     execute: Any = torch.ops.zonal.execute
 else:
     execute = _execute
@@ -93,7 +104,7 @@ _NO_FORWARD = "a zonal loss has no forward-mode derivative: use backward() or to
 _NO_VMAP = "a zonal loss takes one batch at a time: call it in a loop instead of under vmap"
 
 
-class _Product(torch.autograd.Function):
+class Product(torch.autograd.Function):
     """gradient * factor under create_graph=True: right as a number, refused if it is differentiated. It
     takes z so that it is known to depend on it."""
 
@@ -107,13 +118,13 @@ class _Product(torch.autograd.Function):
 
 
 class _Eager(torch.autograd.Function):
-    """Takes a list for the parts: more than one output, or a setup_context, would double the cost."""
+    """Takes a list for the parts, and one for what execute() takes after z: more than one output, a
+    setup_context, and each argument cost."""
 
     @staticmethod
-    def forward(ctx: Any, out: List[torch.Tensor], *arguments: Any) -> torch.Tensor:
+    def forward(ctx: Any, z: torch.Tensor, rest: Tuple[Any, ...], out: List[torch.Tensor]) -> torch.Tensor:
         # The way through PyTorch's dispatcher costs 6 us, and is for those who look at operators.
-        z = arguments[0]
-        value, parts, gradient = (_execute if _is_plain(z) else execute)(*arguments)
+        value, parts, gradient = (_execute if _is_plain(z) else execute)(z, *rest)
         out.append(parts)
         ctx.save_for_backward(gradient, z)
         return value
@@ -121,16 +132,13 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *factors: Any) -> Any:
         gradient, z = ctx.saved_tensors
-        product = _Product.apply if torch.is_grad_enabled() else _product
-        return (None, product(z, gradient, factors[0]), None, None, None, None, None, None, None)
+        if torch.is_grad_enabled():
+            return Product.apply(z, gradient, factors[0]), None, None
+        return gradient * factors[0], None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise NotImplementedError(_NO_FORWARD)
-
-
-def _product(z: torch.Tensor, gradient: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    return gradient * factor
 
 
 # How many modes (fake tensors, tracers) want to see every operator.
@@ -162,7 +170,7 @@ class _Compiled(torch.autograd.Function):
 
 
 class _TransformedProduct(torch.autograd.Function):
-    """As _Product."""
+    """As Product."""
 
     generate_vmap_rule = True  # over the factor, for torch.func.jacrev
 
@@ -205,16 +213,16 @@ def evaluate(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options
              threads: int, global_views: int = 0) -> Tuple[torch.Tensor, torch.Tensor]:
     """value, with its derivative, and parts; z is float64, float32 or (on CUDA) bfloat16."""
     with_gradient = torch.is_grad_enabled() and z.requires_grad
-    arguments = (z, step, method, options, precision, threads, global_views, with_gradient)
+    rest = (step, method, options, precision, threads, global_views, with_gradient)
     if MODERN and torch.compiler.is_compiling():
         # PyTorch 2.4 cannot trace a function with a setup_context where no gradient is asked for.
-        value, parts, _ = (_Compiled.apply if with_gradient else execute)(*arguments)
+        value, parts, _ = (_Compiled.apply if with_gradient else execute)(z, *rest)
         return value, parts
     if MODERN and torch._C._are_functorch_transforms_active():
-        value, parts, _ = _Transformed.apply(*arguments)
+        value, parts, _ = _Transformed.apply(z, *rest)
         return value, parts
     out: List[torch.Tensor] = []
-    value = _Eager.apply(out, *arguments)
+    value = _Eager.apply(z, rest, out)
     return value, out[0]
 
 

@@ -179,7 +179,7 @@ class GlobalBatch(torch.nn.Module):
     def _execute(self, z: torch.Tensor, shards: Tuple[_Shard, ...]) -> _torch.Result:
         z = z.contiguous()
         with_gradient = any(shard.wants_gradient for shard in shards)
-        value, parts, gradient = _torch._outputs(z, with_gradient)
+        parts, gradient = _torch.buffers(z, with_gradient)
         communicator = self._communicator(z.device)
         communicator.error = None
         try:
@@ -198,12 +198,12 @@ class GlobalBatch(torch.nn.Module):
             if communicator.error is None:
                 raise
             raise communicator.error from None
-        return value.copy_(parts[0]), parts, gradient
+        return _torch.value_of(z, parts), parts, gradient
 
     def _plan(self, z: torch.Tensor, shards: Tuple[_Shard, ...], communicator: Communicator) -> Made:
         """Making one is collective. All ranks keep theirs by the same shapes: all make one, or none does."""
         global_views = self.loss.global_views if isinstance(self.loss, SphereJEPALoss) else 0
-        key = _torch._key(
+        key = _torch.key_of(
             z, self.loss.method, self.loss.options, self.loss.precision or "", self.loss.threads, global_views
         )
         # Threads and streams are this rank's own affair.
@@ -237,8 +237,10 @@ class _Global(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *factors: Any) -> Any:
         gradient, z = ctx.saved_tensors
-        product = _torch._Product.apply if torch.is_grad_enabled() else _torch._product
-        return product(z, gradient, factors[0] * ctx.scale), None, None, None
+        factor = factors[0] * ctx.scale
+        if torch.is_grad_enabled():
+            return _torch.Product.apply(z, gradient, factor), None, None, None
+        return gradient * factor, None, None, None
 
 
 def _address(gradient: torch.Tensor, other: torch.Tensor) -> int:

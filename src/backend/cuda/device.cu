@@ -1,5 +1,6 @@
 /* GPUs as devices: zonal__cuda_ functions act on the current one, those of the runtime on theirs.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,8 +57,39 @@ static void free_memory(const zonal__device *device, void *memory) {
     cudaFree(memory);
 }
 
+/* CUDA refuses to wait for a device while any stream of it is captured, also in another thread. So
+ * one thread waits until the other has its graph; a thread that captures is still refused. */
+static pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+static thread_local int capturing;
+
+/* Thread-local: what cannot be captured is refused in this thread, where it would be a fault, and
+ * allowed in others, such as the workers of a loader that take pinned memory meanwhile. */
+static zonal_status begin_capture(cudaStream_t stream) {
+    pthread_mutex_lock(&capture_lock);
+    zonal_status status =
+        ZONAL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    capturing = status == ZONAL_OK;
+    if (!capturing) pthread_mutex_unlock(&capture_lock);
+    return status;
+}
+
+static zonal_status end_capture(cudaStream_t stream, cudaGraph_t *graph) {
+    zonal_status status = ZONAL_CUDA(cudaStreamEndCapture(stream, graph));
+    if (capturing) pthread_mutex_unlock(&capture_lock);
+    capturing = 0;
+    return status;
+}
+
+static zonal_status wait_for_device(void) {
+    if (capturing) return ZONAL_CUDA(cudaDeviceSynchronize());
+    pthread_mutex_lock(&capture_lock);
+    zonal_status status = ZONAL_CUDA(cudaDeviceSynchronize());
+    pthread_mutex_unlock(&capture_lock);
+    return status;
+}
+
 zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes) {
-    ZONAL_TRY(ZONAL_CUDA(cudaDeviceSynchronize()));
+    ZONAL_TRY(wait_for_device());
     ZONAL_TRY(ZONAL_CUDA(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice)));
     /* cudaMemcpy from ordinary memory may return before the bytes have arrived, and streams made by
      * stream_create do not wait for the default one. */
@@ -70,7 +102,7 @@ static zonal_status upload(const zonal__device *device, void *to, const void *ho
 }
 
 zonal_status zonal__cuda_read(void *host, const void *from, size_t bytes) {
-    ZONAL_TRY(ZONAL_CUDA(cudaDeviceSynchronize()));
+    ZONAL_TRY(wait_for_device());
     return ZONAL_CUDA(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost));
 }
 
@@ -82,7 +114,7 @@ static zonal_status download(const zonal__device *device, void *host, const void
 
 static zonal_status synchronise(const zonal__device *device) {
     zonal__cuda_on on(device->index);
-    return ZONAL_CUDA(cudaDeviceSynchronize());
+    return wait_for_device();
 }
 
 static zonal_status memory(const zonal__device *device, size_t *free_bytes, size_t *all_bytes) {
@@ -130,12 +162,9 @@ static zonal_status copy_on(const zonal__device *device, void *stream, void *to,
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)stream));
 }
 
-/* Thread-local: what cannot be captured is refused in this thread, where it would be a fault, and
- * allowed in others, such as the workers of a loader that take pinned memory meanwhile. */
 static zonal_status graph_begin(const zonal__device *device, void *stream) {
     zonal__cuda_on on(device->index);
-    return ZONAL_CUDA(
-        cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal));
+    return begin_capture((cudaStream_t)stream);
 }
 
 static zonal_status graph_end(const zonal__device *device, void *stream, void **graph) {
@@ -143,7 +172,7 @@ static zonal_status graph_end(const zonal__device *device, void *stream, void **
     cudaGraph_t captured = NULL;
     cudaGraphExec_t replay = NULL;
     *graph = NULL;
-    ZONAL_TRY(ZONAL_CUDA(cudaStreamEndCapture((cudaStream_t)stream, &captured)));
+    ZONAL_TRY(end_capture((cudaStream_t)stream, &captured));
     zonal_status status = ZONAL_CUDA(cudaGraphInstantiate(&replay, captured, 0));
     cudaGraphDestroy(captured);
     if (status == ZONAL_OK) *graph = replay;
@@ -219,9 +248,9 @@ typedef struct timer {
 } timer;
 
 static zonal_status capture(timer *t, zonal_status (*enqueue)(void *, void *), void *context) {
-    ZONAL_TRY(ZONAL_CUDA(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal)));
+    ZONAL_TRY(begin_capture(t->stream));
     zonal_status status = enqueue(context, t->stream);
-    zonal_status ended = ZONAL_CUDA(cudaStreamEndCapture(t->stream, &t->graph));
+    zonal_status ended = end_capture(t->stream, &t->graph);
     ZONAL_TRY(status);
     ZONAL_TRY(ended);
     return ZONAL_CUDA(cudaGraphInstantiate(&t->replay, t->graph, 0));

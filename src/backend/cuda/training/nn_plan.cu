@@ -137,7 +137,7 @@ static zonal_status take_arrays(contest *c) {
         ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
     }
     c->arrays = {c->array[0], c->array[1], c->array[2], NULL, 0};
-    return ZONAL_CUDA(cudaDeviceSynchronize());
+    return ZONAL_CUDA(cudaStreamSynchronize(NULL));
 }
 
 static void give_arrays_back(contest *c) {

@@ -380,8 +380,7 @@ static zonal_status fill(zonal__optimiser *optimiser) {
     ZONAL_TRY_GOTO(status, done, write_chunks(optimiser, (chunk *)chunks));
     ZONAL_TRY_GOTO(status, done, clear_refusal(optimiser));
     ZONAL_TRY_GOTO(status, done, load_kernels());
-    status = ZONAL_CUDA(
-        cudaDeviceSynchronize()); /* all is zeroed or written before a stream may start */
+    status = ZONAL_CUDA(cudaStreamSynchronize(NULL)); /* other streams do not wait for it */
 done:
     zonal__free(segments);
     zonal__free(chunks);

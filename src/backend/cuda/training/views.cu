@@ -79,9 +79,7 @@ static zonal_status fill(const zonal__views_spec *spec, zonal__views *views) {
     ZONAL_TRY(prepare(views->adjust, 0));
     ZONAL_TRY(prepare(views->blur, args->shape.blur_shared));
     if (!photographs) return ZONAL_OK;
-    ZONAL_TRY(allocate(views));
-    return ZONAL_CUDA(
-        cudaDeviceSynchronize()); /* it is zeroed; the stream of a run would not wait */
+    return allocate(views);
 }
 
 static void destroy(zonal__views *views) {
