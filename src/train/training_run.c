@@ -76,33 +76,41 @@ static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
     return ZONAL_OK;
 }
 
-static zonal_status write_step(zonal__training_work *w, const zonal__metrics *metrics) {
-    const zonal__training *t = w->training;
-    int64_t step = zonal__trainer_steps_done(w->trainer);
-    zonal__step_line line = {
-        .step = step, .epoch = (double)step / (double)t->steps_per_epoch, .metrics = *metrics};
+static zonal_status write_step(zonal__training_work *w, const zonal__step_line *line) {
     zonal__monitor monitor;
-    double now = zonal__training_now();
-    line.seconds = now - w->began;
-    line.images_per_second =
-        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
-    w->loss_sum += line.metrics.loss.total;
-    w->losses++;
-    ZONAL_TRY(read_monitor(w, &line.metrics, &monitor));
-    ZONAL_TRY(zonal__run_folder_add_step(&w->folder, &line));
-    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, step, &monitor));
-    ZONAL__TELL(w, logged, &line, &monitor);
-    mark(w);
-    return watch_collapse(w, step, &monitor);
+    ZONAL_TRY(read_monitor(w, &line->metrics, &monitor));
+    ZONAL_TRY(zonal__run_folder_add_step(&w->folder, line));
+    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, line->step, &monitor));
+    ZONAL__TELL(w, logged, line, &monitor);
+    return watch_collapse(w, line->step, &monitor);
 }
 
-static zonal_status log_step(zonal__training_work *w) {
+/* Reads what is to be said of a step. The saying takes the processor some milliseconds, and is left
+ * for when the next step is under way on its device: finish_log. */
+static zonal_status begin_log(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    zonal__metrics metrics;
+    int64_t step = zonal__trainer_steps_done(w->trainer);
+    double now;
+    w->line = (zonal__step_line){.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
     ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics));
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &w->line.metrics));
     ZONAL_TRY(read_first_view(w));
-    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &metrics) : ZONAL_OK);
+    now = zonal__training_now();
+    w->line.seconds = now - w->began;
+    w->line.images_per_second =
+        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
+    w->loss_sum += w->line.metrics.loss.total;
+    w->losses++;
+    w->has_line = 1;
+    mark(w);
+    return ZONAL_OK;
+}
+
+static zonal_status finish_log(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    if (!w->has_line) return ZONAL_OK;
+    w->has_line = 0;
+    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &w->line) : ZONAL_OK);
 }
 
 /* All ranks compute features; rank 0 makes a score of them. */
@@ -111,7 +119,8 @@ static zonal_status evaluate(zonal__training_work *w) {
     double start = zonal__training_now();
     zonal__online_result result;
     ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &result));
+    ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &w->online,
+                                &result));
     if (!zonal__training_leads(w->training)) return ZONAL_OK;
     ZONAL_TRY(zonal__run_folder_add_eval(&w->folder, step, &result));
     ZONAL__TELL(w, evaluated, step, &result);
@@ -143,6 +152,7 @@ static zonal_status write_checkpoint(zonal__training_work *w) {
 static zonal_status save(zonal__training_work *w) {
     const zonal__training *t = w->training;
     zonal__metrics metrics;
+    ZONAL_TRY(finish_log(w)); /* its line comes before the checkpoint */
     ZONAL_TRY(wait_for_steps(w));
     ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
     return zonal__job_all(t->job, zonal__training_leads(t) ? write_checkpoint(w) : ZONAL_OK);
@@ -163,7 +173,8 @@ static zonal_status after_step(zonal__training_work *w, int *stopping) {
     const zonal__training *t = w->training;
     int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), wanted = 0;
     w->score = NAN;
-    if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
+    if (due & ZONAL__DUE_LOG) ZONAL_TRY(begin_log(w));
+    if (due & ZONAL__DUE_EVAL || zonal__device_is_host(t->device)) ZONAL_TRY(finish_log(w));
     if (due & ZONAL__DUE_EVAL) ZONAL_TRY(zonal__job_all(t->job, judge(w)));
     ZONAL_TRY(
         zonal__job_any(t->job, w->events.stop && w->events.stop(w->events.context), stopping));
@@ -269,6 +280,7 @@ static zonal_status make_steps(zonal__training_work *w) {
     while (step < w->cadence.total && !stopping) {
         ZONAL_TRY(zonal__job_all(job, fetch(w)));
         ZONAL_TRY(zonal__trainer_step(w->trainer));
+        ZONAL_TRY(finish_log(w));
         step = zonal__trainer_steps_done(w->trainer);
         tell_estimate(w, step);
         ZONAL_TRY(after_step(w, &stopping));
