@@ -326,7 +326,7 @@ const zonal__option zonal__train_table[] = {
     WORD("eval", eval, protocols, "auto",
          "evaluation during training; auto: retrieval for textures, k-NN if there are classes"),
     WHOLE("eval-every", eval_every, "0", 0, 1e9,
-          "steps between evaluations; 0: one epoch, but at least 100"),
+          "steps between evaluations; 0: one epoch, but at least 100, on CUDA 500"),
     WHOLE("eval-count", eval_count, "1000", 2, 1e9, "validation images to use"),
     WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled images to compare with"),
     WHOLE("eval-k", eval_k, "20", 1, 256, "knn: neighbours that vote"),
