@@ -232,15 +232,12 @@ template <int PANELS> static fused_kernel kernel_by_mode(int mode, int gradient,
 }
 
 static fused_kernel choose_kernel(const fused_work *work, int mode, int gradient) {
-    return work->panels == 1   ? kernel_by_mode<1>(mode, gradient, work->few)
-           : work->panels == 2 ? kernel_by_mode<2>(mode, gradient, work->few)
-                               : kernel_by_mode<4>(mode, gradient, work->few);
+    return work->panels == 2 ? kernel_by_mode<2>(mode, gradient, work->few)
+                             : kernel_by_mode<4>(mode, gradient, work->few);
 }
 
 template <int MODE> static size_t bytes_of(int panels) {
-    return panels == 1   ? zonal__fused_layout<1, MODE>::BYTES
-           : panels == 2 ? zonal__fused_layout<2, MODE>::BYTES
-                         : zonal__fused_layout<4, MODE>::BYTES;
+    return panels == 2 ? zonal__fused_layout<2, MODE>::BYTES : zonal__fused_layout<4, MODE>::BYTES;
 }
 
 typedef void (*split_kernel)(const zonal__fused_profile, const zonal__fused_problem, const char *);
@@ -252,15 +249,12 @@ template <int PANELS> static split_kernel split_by_gradient(int gradient, int fe
 }
 
 static split_kernel choose_split(const fused_work *work, int gradient) {
-    return work->panels == 1   ? split_by_gradient<1>(gradient, work->few)
-           : work->panels == 2 ? split_by_gradient<2>(gradient, work->few)
-                               : split_by_gradient<4>(gradient, work->few);
+    return work->panels == 2 ? split_by_gradient<2>(gradient, work->few)
+                             : split_by_gradient<4>(gradient, work->few);
 }
 
 static size_t split_bytes(const fused_work *work) {
-    return work->panels == 1   ? zonal__split_layout<1>::BYTES
-           : work->panels == 2 ? zonal__split_layout<2>::BYTES
-                               : zonal__split_layout<4>::BYTES;
+    return work->panels == 2 ? zonal__split_layout<2>::BYTES : zonal__split_layout<4>::BYTES;
 }
 
 static size_t shared_bytes(const fused_work *work, int mode) {
@@ -558,7 +552,7 @@ static zonal_status build(fused_work *work) {
     int64_t rows = problem->rows;
     if (problem->dtype == ZONAL_DTYPE_AUTO) problem->dtype = ZONAL_DTYPE_FP32;
     fill_profile(problem, work->kl, work);
-    work->panels = problem->dim <= 64 ? 1 : problem->dim <= 128 ? 2 : 4;
+    work->panels = problem->dim <= 128 ? 2 : 4; /* of 64: kernels take their time to compile */
     int block = work->split ? (int)ZONAL__SPLIT_ROWS : (int)ZONAL__FUSED_ROWS;
     int tile = work->split ? (int)ZONAL__SPLIT_COLUMNS : (int)ZONAL__FUSED_COLUMNS;
     work->blocks = (int)((rows + block - 1) / block);

@@ -148,8 +148,7 @@ __device__ inline float zonal__fused_values(const float *a, zonal__fused_place a
         int columns = at.columns + g;
         float c[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            c[i] = DIAGONAL || first ? s[8 * g + i] : s[8 * g + (NUMBERS > 8 ? 8 : 0) + i];
+        for (int i = 0; i < 8; i++) c[i] = DIAGONAL || first ? s[8 * g + i] : s[8 * (g + 1) + i];
         float factor = !DIAGONAL                               ? 1.0f
                        : columns == at.rows                    ? 0.5f
                        : zonal__fused_counts(at.rows, columns) ? 1.0f
@@ -233,7 +232,7 @@ __device__ inline void zonal__fused_cosines(uint32_t own, int own_panel, uint32_
 /* o += weights in registers times the rows of a tile. */
 template <int PANELS, int COLUMNS>
 __device__ inline void zonal__fused_gather(const uint32_t *w, uint32_t tile, float *o) {
-    constexpr int WIDTH = PANELS % 4 == 0 ? 4 : PANELS % 2 == 0 ? 2 : 1; /* panels at a time */
+    constexpr int WIDTH = PANELS % 4 == 0 ? 4 : 2; /* panels at a time */
 #pragma unroll
     for (int k = 0; k < COLUMNS / 16; k++)
 #pragma unroll

@@ -149,10 +149,6 @@ template <> struct zonal__products<64> {
     static __device__ inline void shared(float *d, uint64_t a, uint64_t b, int add) {
         ZONAL__MULTIPLY_SHARED(64, ZONAL__NAMES_0_31, "%32", "%33", "%34", ZONAL__OUT32(d, 0));
     }
-    static __device__ inline void held(float *d, const uint32_t *a, uint64_t b) {
-        ZONAL__MULTIPLY_HELD(64, ZONAL__NAMES_0_31, "%32, %33, %34, %35", "%36",
-                             ZONAL__OUT32(d, 0));
-    }
 };
 template <> struct zonal__products<128> {
     static __device__ inline void held(float *d, const uint32_t *a, uint64_t b) {
