@@ -35,10 +35,8 @@
  * kernel at its usual times. */
 constexpr int FEW_VALUES = 12, FEW_LOGARITHMS = 14, FEW_WEIGHTS = 10;
 constexpr int FEW_SPLIT_VALUES = 16, FEW_SPLIT_WEIGHTS = 13;
-static const int MOST_RANGES = 16;
 static const int IMAGE_ROWS = 64, IMAGE_WARPS = 8; /* of a block of make_image */
 static_assert(32 * IMAGE_WARPS == 256, "a thread of make_image for each element");
-static const size_t MOST_PARTIAL = 40 << 20; /* bytes for O of several ranges */
 /* log phi(1) - log phi(0), so that densities against phi(0) and their sums are plain floats. */
 static const double WIDEST = 60;
 
@@ -46,8 +44,8 @@ typedef struct fused_work {
     zonal__cuda_base base;
     int kl, split; /* split: `fp32`, rows as hi + lo */
     int few;       /* few terms are enough */
-    int panels, blocks, tiles, ranges, tiles_each;
-    int64_t padded; /* rows of the image */
+    int panels;    /* of 64 elements */
+    zonal__fused_cut cut;
     zonal__fused_profile profile;
     double constant;    /* psi or log phi at c = 0, which the profile leaves out */
     double base_weight; /* taken off every weight */
@@ -268,17 +266,17 @@ static float row_scale(const fused_work *work) {
 
 static zonal_status launch(const fused_work *work, int mode, float *o) {
     zonal__fused_problem problem = {work->image,
-                                    work->padded * 128,
+                                    work->cut.padded * 128,
                                     (int)work->base.problem.rows,
                                     (int)work->base.problem.dim,
-                                    work->tiles,
-                                    work->tiles_each,
+                                    work->cut.tiles,
+                                    work->cut.tiles_each,
                                     work->share,
                                     1 / (work->weight_scale * row_scale(work)),
                                     o,
                                     work->base.problem.dim % 2 == 0 && (uintptr_t)o % 8 == 0,
                                     work->sum};
-    dim3 grid((unsigned)work->blocks, (unsigned)work->ranges);
+    dim3 grid((unsigned)work->cut.blocks, (unsigned)work->cut.ranges);
     if (work->split)
         return zonal__launch(work->base.stream, grid, ZONAL__FUSED_THREADS, split_bytes(work), 1,
                              choose_split(work, o != NULL), work->profile, problem, work->lo);
@@ -296,8 +294,8 @@ template <typename In> static zonal_status image(const fused_work *work, const v
     int blocks = (int)((problem->rows + IMAGE_ROWS - 1) / IMAGE_ROWS);
     bool vector = problem->dim % 4 == 0 && (uintptr_t)x % (4 * sizeof(In)) == 0;
     image_place to = {
-        (int)problem->rows, (int)problem->dim, work->panels,    work->padded * 128, work->image,
-        work->lo,           work->row_sums,    row_scale(work), problem->unit_rows, vector,
+        (int)problem->rows, (int)problem->dim, work->panels,    work->cut.padded * 128, work->image,
+        work->lo,           work->row_sums,    row_scale(work), problem->unit_rows,     vector,
         work->base.bad_row};
     if (work->low) {
         zonal__cuda_moments.set_stream(work->low, work->base.stream);
@@ -315,7 +313,7 @@ static zonal_status project(const fused_work *work, const void *x, const float *
                             void *gradient) {
     const zonal__problem *problem = &work->base.problem;
     project_rows<In><<<row_blocks(work), 256, 0, work->base.stream>>>(
-        (const In *)x, o, work->ranges,
+        (const In *)x, o, work->cut.ranges,
         work->low ? zonal__cuda_moments_mean(work->low) : work->mean,
         work->base_weight * (double)problem->rows, (int)problem->rows, (int)problem->dim,
         problem->unit_rows, scale, (In *)gradient);
@@ -340,7 +338,7 @@ static zonal_status run_pairs(const fused_work *work, const void *x, double *val
     float *o = !gradient ? NULL : work->o ? work->o : (float *)gradient;
     ZONAL_TRY(launch(work, ZONAL__FUSED_PAIRS, o));
     if (gradient) ZONAL_TRY(project<In>(work, x, o, 2 * factor / (b * b), gradient));
-    int64_t sums = (int64_t)work->ranges * work->blocks * ZONAL__FUSED_SUMS;
+    int64_t sums = (int64_t)work->cut.ranges * work->cut.blocks * ZONAL__FUSED_SUMS;
     return finish(work, sums, work->sum, 0, b * b / 2, work->constant * (b - 1) / b, value);
 }
 
@@ -350,11 +348,11 @@ static zonal_status run_kl(const fused_work *work, const void *x, double *value,
     const zonal__problem *problem = &work->base.problem;
     int rows = (int)problem->rows;
     double b = rows, n = problem->keep_diagonal ? b : b - 1;
-    double cleared = (double)work->tiles * ZONAL__FUSED_COLUMNS - b + 1;
+    double cleared = (double)work->cut.tiles * ZONAL__FUSED_COLUMNS - b + 1;
     float *o = !gradient ? NULL : work->o ? work->o : (float *)gradient;
     ZONAL_TRY(launch(work, ZONAL__FUSED_DENSITY, NULL));
     close_densities<<<(unsigned)((rows + 255) / 256), 256, 0, work->base.stream>>>(
-        rows, work->ranges, cleared, work->constant, work->weight_scale, problem->keep_diagonal,
+        rows, work->cut.ranges, cleared, work->constant, work->weight_scale, problem->keep_diagonal,
         work->sum, work->log_s, work->share);
     ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
     if (gradient) {
@@ -388,24 +386,6 @@ zonal_status zonal__cuda_fused_run(zonal__work *opaque, const void *x, uint32_t 
 
 /* ---- profiles -------------------------------------------------------------------------------- */
 
-/* A Chebyshev series without the terms at its end that "tolerance" allows, in powers of c. Returns
- * how many there are, or 0 when they are more than ZONAL__FUSED_TERMS. */
-static int economise(int n, const double *chebyshev, double tolerance, double *power) {
-    double dropped = 0, before[ZONAL__FUSED_TERMS] = {1}, now[ZONAL__FUSED_TERMS] = {0, 1};
-    while (n > 2 && dropped + fabs(chebyshev[n - 1]) <= tolerance) dropped += fabs(chebyshev[--n]);
-    if (n > ZONAL__FUSED_TERMS) return 0;
-    for (int k = 0; k < ZONAL__FUSED_TERMS; k++) power[k] = 0;
-    for (int k = 0; k < n; k++) { /* "before" is T_k, "now" T_(k+1) = 2 c T_k - T_(k-1) */
-        for (int i = 0; i <= k; i++) power[i] += chebyshev[k] * before[i];
-        for (int i = ZONAL__FUSED_TERMS - 1; i >= 0; i--) {
-            double next = 2 * (i > 0 ? now[i - 1] : 0) - before[i];
-            before[i] = now[i];
-            now[i] = next; /* now[i - 1] is still T_(k+1)'s */
-        }
-    }
-    return n;
-}
-
 static float scale_for(double largest) { /* to 2^12: weights of a thousandth keep all their bits */
     return largest > 0 ? ldexpf(1, 12 - (int)ceil(log2(largest))) : 1;
 }
@@ -425,9 +405,9 @@ static int economise_fit(const zonal__problem *problem, const zonal__fit *fit, i
     double middle = fabs(zonal__fit_derivative(fit, 0));
     int split = problem->precision == ZONAL_PRECISION_FP32;
     double values_to = split ? 1e-13 : kl ? 1e-5 : 1e-4 / (double)problem->rows;
-    int values = economise(fit->n_value, fit->value, values_to, value);
-    int weights =
-        economise(fit->n_derivative, fit->derivative, (split ? 1e-9 : 1e-5) * middle, weight);
+    int values = zonal__fused_economise(fit->n_value, fit->value, values_to, value);
+    int weights = zonal__fused_economise(fit->n_derivative, fit->derivative,
+                                         (split ? 1e-9 : 1e-5) * middle, weight);
     *few = values <= (split ? FEW_SPLIT_VALUES
                       : kl  ? FEW_LOGARITHMS
                             : FEW_VALUES) &&
@@ -482,26 +462,13 @@ int zonal__cuda_fused_serves(const zonal__problem *problem, zonal__operation ope
            fill_profile(problem, operation == ZONAL__KL, &unused) && on_hopper();
 }
 
-/* How many ranges the columns are cut into: the fewest rounds of blocks times the tiles of each,
- * with a little for what a block does once. */
-static zonal_status cut_columns(fused_work *work) {
-    int device, processors;
+static zonal_status cut_work(fused_work *work) {
     const zonal__problem *problem = &work->base.problem;
-    size_t bytes = (size_t)(problem->rows * problem->dim) * sizeof(float);
-    int64_t least = INT64_MAX;
+    int device, processors;
     ZONAL_TRY(ZONAL_CUDA(cudaGetDevice(&device)));
     ZONAL_TRY(
         ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
-    for (int ranges = 1; ranges <= MOST_RANGES && ranges <= work->tiles; ranges++) {
-        int each = (work->tiles + ranges - 1) / ranges;
-        each += work->split && each % 2; /* warpgroups take alternate tiles */
-        int64_t rounds = ((int64_t)work->blocks * ranges + processors - 1) / processors;
-        if (ranges > 1 && bytes * (size_t)ranges > MOST_PARTIAL) break;
-        if (rounds * (each + 4) >= least) continue;
-        least = rounds * (each + 4);
-        work->tiles_each = each;
-        work->ranges = (work->tiles + each - 1) / each;
-    }
+    zonal__fused_cut_make(problem->rows, problem->dim, work->split, processors, &work->cut);
     return ZONAL_OK;
 }
 
@@ -553,25 +520,21 @@ static zonal_status build(fused_work *work) {
     if (problem->dtype == ZONAL_DTYPE_AUTO) problem->dtype = ZONAL_DTYPE_FP32;
     fill_profile(problem, work->kl, work);
     work->panels = problem->dim <= 128 ? 2 : 4; /* of 64: kernels take their time to compile */
-    int block = work->split ? (int)ZONAL__SPLIT_ROWS : (int)ZONAL__FUSED_ROWS;
-    int tile = work->split ? (int)ZONAL__SPLIT_COLUMNS : (int)ZONAL__FUSED_COLUMNS;
-    work->blocks = (int)((rows + block - 1) / block);
-    work->tiles = (int)((rows + tile - 1) / tile);
-    work->tiles += work->split && work->tiles % 2; /* warpgroups take alternate ones */
-    work->padded = (int64_t)work->blocks * block + 2 * tile;
-    ZONAL_TRY(cut_columns(work));
+    ZONAL_TRY(cut_work(work));
     ZONAL_TRY(build_mean(work));
-    ZONAL_TRY(alloc_zeros(work, work->panels * work->padded, 128, "the rows", &work->image));
+    ZONAL_TRY(alloc_zeros(work, work->panels * work->cut.padded, 128, "the rows", &work->image));
     if (work->split)
-        ZONAL_TRY(alloc_zeros(work, work->panels * work->padded, 128, "the rows", &work->lo));
-    if (work->ranges > 1 || problem->dtype != ZONAL_DTYPE_FP32)
-        ZONAL_TRY(alloc(work, work->ranges * rows * problem->dim, sizeof(float),
+        ZONAL_TRY(alloc_zeros(work, work->panels * work->cut.padded, 128, "the rows", &work->lo));
+    if (work->cut.ranges > 1 || problem->dtype != ZONAL_DTYPE_FP32)
+        ZONAL_TRY(alloc(work, work->cut.ranges * rows * problem->dim, sizeof(float),
                         "the gradient in fp32", &work->o));
-    ZONAL_TRY(alloc(work, work->ranges * (work->kl ? rows : work->blocks * ZONAL__FUSED_SUMS),
+    ZONAL_TRY(alloc(work,
+                    work->cut.ranges * (work->kl ? rows : work->cut.blocks * ZONAL__FUSED_SUMS),
                     sizeof(double), "the sums", &work->sum));
     if (work->kl) {
         ZONAL_TRY(alloc(work, rows, sizeof(double), "the densities", &work->log_s));
-        ZONAL_TRY(alloc_zeros(work, work->padded, sizeof(float), "the densities", &work->share));
+        ZONAL_TRY(
+            alloc_zeros(work, work->cut.padded, sizeof(float), "the densities", &work->share));
     }
     return allow_kernels(work);
 }

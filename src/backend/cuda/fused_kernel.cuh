@@ -22,15 +22,13 @@
 #ifndef ZONAL_BACKEND_CUDA_FUSED_KERNEL_CUH
 #define ZONAL_BACKEND_CUDA_FUSED_KERNEL_CUH
 
+#include "backend/cuda/fused.h"
 #include "backend/cuda/wgmma.cuh"
 
 enum {
-    ZONAL__FUSED_ROWS = 128,
-    ZONAL__FUSED_COLUMNS = 64,
     ZONAL__FUSED_STAGES = 4,
     ZONAL__FUSED_THREADS = 384,
-    ZONAL__FUSED_SUMS = 8,  /* of a block: one a warp */
-    ZONAL__FUSED_TERMS = 20 /* the most */
+    ZONAL__FUSED_SUMS = 8 /* of a block: one a warp */
 };
 
 /* What becomes of a cosine.
@@ -112,12 +110,6 @@ __device__ inline uint32_t zonal__fused_bits(__half2 both) {
 typedef struct zonal__fused_place {
     int rows, columns;
 } zonal__fused_place;
-
-/* Of the groups (a, b) and (b, a), a != b, one adds to the value, and counts twice: half of the
- * values need not be computed, and of two adjacent groups of columns a warp has one to do. */
-__device__ inline bool zonal__fused_counts(int a, int b) {
-    return ((b - a) & 1) == (b > a);
-}
 
 /* Makes zeros of a row's cosines with itself. */
 template <int NUMBERS>

@@ -15,8 +15,6 @@
 #include "backend/cuda/fused_kernel.cuh"
 
 enum {
-    ZONAL__SPLIT_ROWS = 64,
-    ZONAL__SPLIT_COLUMNS = 64,
     ZONAL__SPLIT_PLACES = 5,
     ZONAL__SPLIT_TURNS = 32 /* tiles of a warpgroup until O goes to memory */
 };
