@@ -19,6 +19,11 @@ zonal__optimiser_arrays zonal__trainer_arrays(const zonal__trainer *t) {
                                      .copy = t->model->bf16};
 }
 
+size_t zonal__trainer_input_bytes(const zonal__trainer *t) {
+    size_t labels = t->options.probe_classes > 0 ? (size_t)t->rows * sizeof(int32_t) : 0;
+    return sizeof(zonal__step_input) + (labels + 7) / 8 * 8; /* which begin with doubles */
+}
+
 int zonal__trainer_views(const zonal__trainer *t) {
     int views = 0;
     for (int g = 0; g < t->options.loader.groups; g++) views += t->options.loader.group[g].views;
@@ -79,6 +84,15 @@ static zonal_status go_back(zonal__trainer *t, int g, const void *gradients, int
     return zonal__exchange_end(&t->exchange);
 }
 
+/* Group g goes forward. The online probe takes the features of its first view. */
+static zonal_status go_forward(zonal__trainer *t, int g, const void *views, int64_t row,
+                               void *projections) {
+    zonal__run_outputs outputs;
+    ZONAL_TRY(zonal__run_forward(t->groups[g].run, views, 1, projections, &outputs));
+    if (!t->probe || g > 0) return ZONAL_OK;
+    return zonal__online_probe_take(t->probe, outputs.features, row);
+}
+
 /* ---- the whole batch at once ----------------------------------------------------------------- */
 
 static void *rows_of(const zonal__trainer *t, int g, void *rows) {
@@ -86,10 +100,8 @@ static void *rows_of(const zonal__trainer *t, int g, void *rows) {
 }
 
 static zonal_status one_pass(zonal__trainer *t) {
-    zonal__run_outputs outputs;
     for (int g = 0; g < t->options.loader.groups; g++)
-        ZONAL_TRY(zonal__run_forward(t->groups[g].run, t->groups[g].views, 1,
-                                     rows_of(t, g, t->projections), &outputs));
+        ZONAL_TRY(go_forward(t, g, t->groups[g].views, 0, rows_of(t, g, t->projections)));
     ZONAL_TRY(take_loss(t));
     for (int g = 0; g < t->options.loader.groups; g++)
         ZONAL_TRY(
@@ -127,9 +139,8 @@ static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t by
 /* Micro-batch k of group g goes forward into t->micro_projections. */
 static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k) {
     zonal__trainer_group *group = &t->groups[g];
-    zonal__run_outputs outputs;
     ZONAL_TRY(gather(t, g, k, group->view_bytes, group->views, group->micro_views));
-    return zonal__run_forward(group->run, group->micro_views, 1, t->micro_projections, &outputs);
+    return go_forward(t, g, group->micro_views, k * t->micro, t->micro_projections);
 }
 
 /* The running statistics are put back, so that the second pass alone moves them. */
@@ -168,8 +179,12 @@ static zonal_status compute(zonal__trainer *t) {
     const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
     if (t->feed) ZONAL_TRY(zonal__feed_launch(t->feed, t->launch.stream));
     ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
-    return t->optimisers->step(t->optimiser, &arrays, &t->input->numbers,
-                               &t->output->gradient_norm);
+    ZONAL_TRY(
+        t->optimisers->step(t->optimiser, &arrays, &t->input->numbers, &t->output->gradient_norm));
+    if (!t->probe) return ZONAL_OK;
+    return zonal__online_probe_step(t->probe, (const int32_t *)(t->input + 1),
+                                    t->ranks ? &t->exchange : NULL, &t->input->probe,
+                                    &t->output->probe_norm);
 }
 
 static zonal_status capture(zonal__trainer *t, void **graph) {
@@ -212,8 +227,18 @@ zonal_status zonal__trainer_fetch(zonal__trainer *t) {
         ZONAL_TRY(zonal__loader_next(t->loader, &batch));
     for (int g = 0; g < t->options.loader.groups; g++) t->groups[g].views = batch->views[g];
     t->epoch = batch->epoch;
+    t->labels = batch->labels;
     t->fetched = 1;
     return ZONAL_OK;
+}
+
+/* The input with its labels; views that are no images' have some too. */
+static void fill_input(const zonal__trainer *t, const zonal__step_input *input,
+                       zonal__step_input *to) {
+    int32_t *labels = (int32_t *)(to + 1);
+    *to = *input;
+    for (int64_t i = 0; t->probe && i < t->rows; i++)
+        labels[i] = t->labels ? t->labels[i] : (int32_t)(i % t->options.probe_classes);
 }
 
 /* On CUDA it is read from pinned memory some time later: steps take turns, and each waits until the
@@ -221,14 +246,16 @@ zonal_status zonal__trainer_fetch(zonal__trainer *t) {
 static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input) {
     zonal__trainer_launch *l = &t->launch;
     int turn = (int)(t->done % ZONAL__FEED_TURNS);
+    size_t bytes = zonal__trainer_input_bytes(t);
+    void *pinned;
     if (zonal__device_is_host(t->device)) {
-        *t->input = *input;
+        fill_input(t, input, t->input);
         return ZONAL_OK;
     }
+    pinned = l->pinned + (size_t)turn * bytes;
     ZONAL_TRY(zonal__device_event_wait(t->device, l->pinned_read[turn]));
-    l->pinned[turn] = *input;
-    ZONAL_TRY(
-        zonal__device_write_on(t->device, l->stream, t->input, &l->pinned[turn], sizeof *input));
+    fill_input(t, input, pinned);
+    ZONAL_TRY(zonal__device_write_on(t->device, l->stream, t->input, pinned, bytes));
     return zonal__device_event_record(t->device, l->pinned_read[turn], l->stream);
 }
 
@@ -241,6 +268,9 @@ zonal_status zonal__trainer_step(zonal__trainer *t) {
                                .rate = zonal__schedule_rate(&t->options.schedule, t->done)};
     ZONAL_TRY(zonal__optimiser_numbers_make(&t->options.optimiser, t->last.rate, t->done + 1,
                                             &input.numbers));
+    if (t->probe)
+        ZONAL_TRY(zonal__online_probe_numbers(t->probe, t->options.probe_rate, t->done + 1,
+                                              &input.probe));
     ZONAL_TRY(send_input(t, &input));
     zonal_objective_set_step(t->objective, input.step);
     ZONAL_TRY(zonal__device_is_host(t->device) ? compute(t) : launch(t, t->turn));
@@ -270,6 +300,14 @@ zonal_status zonal__trainer_metrics(zonal__trainer *t, zonal__metrics *metrics) 
     if (rows != ZONAL_OK) return rows;
     if (gradient != ZONAL_OK) return gradient;
     return check_loss(&output.loss, t->last.step);
+}
+
+zonal_status zonal__trainer_probe(zonal__trainer *t, float *out) {
+    const char *prefix;
+    float *block;
+    ZONAL_TRY(zonal__online_probe_block(t->probe, 0, &prefix, &block));
+    return zonal__device_read(t->device, out, block,
+                              (size_t)zonal__online_probe_size(t->probe) * sizeof *out);
 }
 
 zonal_status zonal__trainer_projections(zonal__trainer *t, float *out) {

@@ -38,6 +38,7 @@ typedef struct zonal__training_work {
     zonal__estimate estimate;
     float *projections; /* [views][rows][dim], rows being this rank's */
     float *first_view;  /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
+    float *probe;       /* a copy of the online probe; NULL: there is none */
     char *run;          /* several ranks: the folder's path, on all of them; else NULL */
     double began;       /* seconds of the clock; those of earlier processes are taken off */
     double marked;      /* when the present stretch of steps began */

@@ -172,7 +172,7 @@ def test_pack():
 
 def test_run():
     make_images("photos")
-    done("train", "photos", *TINY, "--eval", "knn", "--out", "classes")
+    done("train", "photos", *TINY, "--eval", "knn", "--probe", "--out", "classes")
     textures = ["textures:disk", "--texture-count", "32", "--texture-size", "24"]
     done("train", *textures, *TINY, "--eval", "retrieval", "--optimiser", "sgd", "--out", "views")
     done("eval", "classes", "--quiet")
@@ -194,7 +194,7 @@ def check_folder():
     def _():
         listed, _ = members("run")
         patterns = {
-            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z]+")
+            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z-]+")
             for name in listed
         }
         files = [os.path.join(at, f)[len("classes/"):]
