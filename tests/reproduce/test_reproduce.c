@@ -93,7 +93,7 @@ static zonal_status make(zonal__matrix_request request) {
 
 static void test_matrix(void) {
     const zonal__experiment *e = experiment("table-textures");
-    CHECK_OK(make((zonal__matrix_request){.experiment = e, .seeds = "0,3"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = e, .seeds = "0,3"}))) return;
     CHECK(matrix.count == 7 * 4 * 2 && matrix.sets == 4 && matrix.methods == 7);
     CHECK_MSG(strcmp(matrix.variant, "side=128,steps=6400,texture-size=160") == 0, "%s",
               matrix.variant);
@@ -111,7 +111,8 @@ static void test_matrix(void) {
 static void test_matrix_options(void) {
     const zonal__experiment *e = experiment("table-pretrain");
     char *plain = NULL;
-    CHECK_OK(make((zonal__matrix_request){.experiment = e, .sets = "imagenette=/data/x"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = e, .sets = "imagenette=/data/x"})))
+        return;
     CHECK(matrix.variant[0] == '\0' && matrix.count == 8);
     CHECK(strcmp(matrix.set[0].path, "/data/x") == 0);
     plain = strdup(matrix.cell[0].configuration);
@@ -279,8 +280,10 @@ static void test_predicted(void) {
 static void test_done(void) {
     zonal__records records = {0};
     char text[4096], configuration[2048] = "", *line, *rest;
-    CHECK_OK(make((zonal__matrix_request){
-        .experiment = experiment("table-textures"), .methods = "kl-heat:t=3/d", .sets = "wood"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures"),
+                                               .methods = "kl-heat:t=3/d",
+                                               .sets = "wood"})))
+        return;
     char *copy = strdup(matrix.cell[0].configuration);
     for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *equals = strchr(line, '=');
