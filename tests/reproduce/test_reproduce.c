@@ -107,6 +107,16 @@ static void test_matrix(void) {
     zonal__matrix_fini(&matrix);
 }
 
+/* All data sets of all experiments: their recipes are carried by the program, and can be read. */
+static void test_recipes(void) {
+    const zonal__experiment *e;
+    for (int i = 0; (e = zonal__experiment_at(i)); i++)
+        if (CHECK_OK(make((zonal__matrix_request){.experiment = e})))
+            CHECK(matrix.count == (int64_t)matrix.methods * matrix.sets * matrix.seeds &&
+                  strstr(matrix.cell[matrix.count - 1].configuration, "optimiser=adamw\n"));
+    zonal__matrix_fini(&matrix);
+}
+
 /* Threads make no other setting; a rate does. */
 static void test_matrix_options(void) {
     const zonal__experiment *e = experiment("table-pretrain");
@@ -422,6 +432,7 @@ static const test_case tests[] = {{"paper", test_paper},
                                   {"paper_rows", test_paper_rows},
                                   {"assignments", test_assignments},
                                   {"matrix", test_matrix},
+                                  {"recipes", test_recipes},
                                   {"matrix_options", test_matrix_options},
                                   {"matrix_refused", test_matrix_refused},
                                   {"records_file", test_records_file},
