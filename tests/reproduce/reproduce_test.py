@@ -402,4 +402,5 @@ def test_refused():
 if sys.argv[1:] == ["long"]:
     run_tests(long_killed)
 else:
-    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped, test_refused)
+    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
+              test_refused)
