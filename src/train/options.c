@@ -331,7 +331,7 @@ const zonal__option zonal__train_table[] = {
     WORD("eval-split", eval_split, eval_splits, "val",
          "the images to evaluate on during training; test: for runs that train on all others"),
     WHOLE("eval-every", eval_every, "0", 0, 1e9,
-          "steps between evaluations; 0: one epoch, but at least 100"),
+          "steps between evaluations; 0: one epoch, but at least 100, on CUDA 500"),
     WHOLE("eval-count", eval_count, "1000", 2, 1e9, "images of that split to use"),
     WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled images to compare with"),
     WHOLE("eval-k", eval_k, "20", 1, 256, "knn: neighbours that vote"),

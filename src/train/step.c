@@ -203,9 +203,40 @@ static zonal_status two_passes(zonal__trainer *t) {
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+/* Two passes go forward twice. */
+static double step_work(const zonal__trainer *t) {
+    double work = 0;
+    for (int g = 0; g < t->options.loader.groups; g++) work += zonal__run_work(t->groups[g].run);
+    return work * (t->micro < t->rows ? 4. * (double)(t->rows / t->micro) : 3);
+}
+
+static void tell_layer(void *context, double work) {
+    zonal__trainer *t = context;
+    t->worked += work;
+    t->listener(t->listener_context, 1, t->worked < t->work ? t->worked / t->work : 1);
+}
+
+static void tell_images(void *context, int64_t ready, int64_t count) {
+    zonal__trainer *t = context;
+    t->listener(t->listener_context, (double)ready / (double)count, 0);
+}
+
+void zonal__trainer_listen(zonal__trainer *t, zonal__trainer_listener *listener, void *context) {
+    int layers = listener && zonal__device_is_host(t->device);
+    t->listener = listener;
+    t->listener_context = context;
+    t->work = step_work(t);
+    for (int g = 0; g < t->options.loader.groups; g++)
+        zonal__run_listen(t->groups[g].run, layers ? tell_layer : NULL, t);
+    if (t->loader) zonal__loader_listen(t->loader, listener ? tell_images : NULL, t);
+    if (t->feed) zonal__feed_listen(t->feed, listener ? tell_images : NULL, t);
+}
+
 static zonal_status compute(zonal__trainer *t) {
     const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
     if (t->feed) ZONAL_TRY(zonal__feed_launch(t->feed, t->launch.stream));
+    t->worked = 0;
+    if (t->listener) t->listener(t->listener_context, 1, 0);
     ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
     ZONAL_TRY(
         t->optimisers->step(t->optimiser, &arrays, &t->input->numbers, &t->output->gradient_norm));

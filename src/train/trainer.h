@@ -97,6 +97,13 @@ zonal_status zonal__trainer_fetch(zonal__trainer *trainer);
  * after it go on, and zonal__trainer_metrics tells. */
 zonal_status zonal__trainer_step(zonal__trainer *trainer);
 
+/* Tells, while a step is being made, how far it is, each from 0 to 1: "loaded" of its images, about
+ * every second while they are waited for; then "computed" of its work, after each layer, on the
+ * host. NULL: nobody listens. */
+typedef void zonal__trainer_listener(void *context, double loaded, double computed);
+void zonal__trainer_listen(zonal__trainer *trainer, zonal__trainer_listener *listener,
+                           void *context);
+
 /* Those of the last step; all 0 before the first. On CUDA waits for the steps under way, and is
  * ZONAL_NUMERIC when one since the last call had a loss or gradient that was not finite; *metrics
  * is filled then too. */

@@ -69,6 +69,9 @@ struct zonal__trainer {
     void *micro_projections, *micro_gradients; /* [views of a group][micro][projection_dim] */
     float *kept_statistics;
     zonal__trainer_launch launch;
+    zonal__trainer_listener *listener;
+    void *listener_context;
+    double work, worked;   /* of a step; of that under way, so far */
     const int32_t *labels; /* of the images that were fetched last; NULL: they have none */
     int fetched, turn;     /* 1: the views of the next step are there; the feed's turn */
     int64_t epoch;         /* of the views that were fetched last */

@@ -136,6 +136,7 @@ zonal_status zonal__training_prepare(zonal__training_work *w) {
 
 void zonal__training_work_fini(zonal__training_work *w) {
     zonal__run_folder_close(&w->folder);
+    zonal__online_fini(&w->online);
     zonal__trainer_destroy(w->trainer);
     zonal__free(w->projections);
     zonal__free(w->first_view);

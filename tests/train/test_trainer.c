@@ -505,7 +505,57 @@ static void test_allocations(void) {
     test_folder_remove(&folder);
 }
 
+typedef struct progress {
+    double loaded, computed;
+    int times, backwards; /* told; told less than before */
+} progress;
+
+static void take_progress(void *context, double loaded, double computed) {
+    progress *p = context;
+    p->backwards += computed < p->computed;
+    p->loaded = loaded;
+    p->computed = computed;
+    p->times++;
+}
+
+/* What a trainer tells of a step on the way adds up to the whole of it, in one pass and in two,
+ * also with views of two sizes. */
+static void check_listens(int64_t micro, int groups) {
+    setting s;
+    zonal__trainer *t;
+    if (!prepare(&s, "mmd-heat", ZONAL_DTYPE_FP32)) return;
+    s.options.micro_batch = micro;
+    if (groups == 2) {
+        s.options.loader.groups = 2;
+        s.options.loader.group[1] = s.options.loader.group[0];
+        s.options.loader.group[1].width = s.options.loader.group[1].height = 12;
+        s.options.loader.group[1].first = s.options.loader.group[0].views;
+    }
+    if (CHECK_OK(zonal__trainer_create(&s.options, &t))) {
+        progress p = {0};
+        zonal__trainer_listen(t, take_progress, &p);
+        CHECK_OK(zonal__trainer_step(t));
+        CHECK(p.loaded == 1 && p.times > 20 && p.backwards == 0);
+        CHECK_MSG(p.computed > 1 - 1e-9, "%.12f of a step", p.computed);
+        CHECK_OK(zonal__trainer_step(t));
+        CHECK(p.backwards == 1 && p.computed > 1 - 1e-9); /* it began anew */
+        p = (progress){0};
+        zonal__trainer_listen(t, NULL, NULL);
+        CHECK_OK(zonal__trainer_step(t));
+        CHECK(p.times == 0);
+    }
+    zonal__trainer_destroy(t);
+    zonal__source_close(s.source);
+}
+
+static void test_listens(void) {
+    check_listens(0, 1);
+    check_listens(4, 1);
+    check_listens(0, 2);
+}
+
 static const test_case tests[] = {{"learns", test_learns},
+                                  {"listens", test_listens},
                                   {"same_every_time", test_same_every_time},
                                   {"projections", test_projections},
                                   {"micro_batches", test_micro_batches},

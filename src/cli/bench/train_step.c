@@ -75,12 +75,13 @@ zonal__network_spec zonal__train_bench_network(const zonal__train_bench_options 
     network.depth = o->depth;
     network.channels = o->channels;
     network.width = o->width;
+    network.stem = o->small_stem ? ZONAL__STEM_SMALL : ZONAL__STEM_IMAGENET;
     network.dtype = o->dtype;
     return network;
 }
 
 static zonal_status fill_options(const zonal__train_bench_options *o, zonal__source *source,
-                                 zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS],
+                                 zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_MOST_VIEWS],
                                  zonal__trainer_options *out) {
     *out = (zonal__trainer_options){.device = o->device,
                                     .network = zonal__train_bench_network(o),
@@ -91,7 +92,7 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
                                     .fixed_views = !o->with_views};
     out->objective.size = sizeof out->objective;
     ZONAL_TRY(zonal_objective_defaults(o->method, &out->objective));
-    for (int v = 0; v < ZONAL__TRAIN_BENCH_VIEWS; v++)
+    for (int v = 0; v < o->views; v++)
         if (o->channels == 1)
             zonal__augmentation_texture(&augmentations[v]);
         else
@@ -99,7 +100,7 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
     out->loader = (zonal__loader_options){.source = source,
                                           .batch = o->batch,
                                           .groups = 1,
-                                          .group = {{.views = ZONAL__TRAIN_BENCH_VIEWS,
+                                          .group = {{.views = o->views,
                                                      .width = o->side,
                                                      .height = o->side,
                                                      .augmentations = augmentations}},
@@ -223,7 +224,7 @@ done:
 zonal_status zonal__train_bench(const zonal__train_bench_options *options,
                                 zonal__train_bench_result *result) {
     zonal__source *source = NULL;
-    zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS];
+    zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_MOST_VIEWS];
     zonal__trainer_options trainer;
     zonal_status status;
     *result = (zonal__train_bench_result){0};
