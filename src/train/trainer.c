@@ -200,7 +200,8 @@ static zonal_status make_probe(zonal__trainer *t) {
                                                           .threads = t->options.threads,
                                                           .device = t->device},
                                            .micro = t->micro,
-                                           .stream = t->launch.stream};
+                                           .stream = t->launch.stream,
+                                           .in_line = t->ranks != NULL};
     return t->options.probe_classes > 0 ? zonal__online_probe_create(&spec, &t->probe) : ZONAL_OK;
 }
 
