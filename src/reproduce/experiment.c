@@ -32,7 +32,7 @@ static const zonal__experiment experiments[] = {
      .title = "pretraining",
      .methods = SEVEN ",sigreg",
      .seeds = "0",
-     .sets = "imagenet100,galaxy10,imagenette,efigi",
+     .sets = "imagenet100,galaxy10,imagenette,efigi,cifar10,cifar100",
      .options = "eval=none",
      .size = "",
      CLASSIFIED},
@@ -81,6 +81,8 @@ static const zonal__data_set sets[] = {
     {"galaxy10", "Galaxy10", "galaxy10", "test"},
     {"imagenette", "Imagenette", "imagenette", "val"},
     {"efigi", "EFIGI galaxies", "efigi", "val"},
+    {"cifar10", "CIFAR-10", "cifar10", "test"},
+    {"cifar100", "CIFAR-100", "cifar100", "test"},
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
 
@@ -109,11 +111,10 @@ const char *const *zonal__recipe_lines(const char *name) {
     static const struct {
         const char *name;
         const char *const *lines;
-    } recipes[] = {{"textures", zonal__recipe_textures},
-                   {"imagenet100", zonal__recipe_imagenet100},
-                   {"galaxy10", zonal__recipe_galaxy10},
-                   {"imagenette", zonal__recipe_imagenette},
-                   {"efigi", zonal__recipe_efigi}};
+    } recipes[] = {{"textures", zonal__recipe_textures}, {"imagenet100", zonal__recipe_imagenet100},
+                   {"galaxy10", zonal__recipe_galaxy10}, {"imagenette", zonal__recipe_imagenette},
+                   {"efigi", zonal__recipe_efigi},       {"cifar10", zonal__recipe_cifar10},
+                   {"cifar100", zonal__recipe_cifar100}};
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
         if (strcmp(recipes[i].name, name) == 0) return recipes[i].lines;
     return NULL;

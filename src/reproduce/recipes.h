@@ -9,5 +9,7 @@ extern const char *const zonal__recipe_imagenet100[];
 extern const char *const zonal__recipe_galaxy10[];
 extern const char *const zonal__recipe_imagenette[];
 extern const char *const zonal__recipe_efigi[];
+extern const char *const zonal__recipe_cifar10[];
+extern const char *const zonal__recipe_cifar100[];
 
 #endif

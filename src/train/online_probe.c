@@ -20,6 +20,8 @@ struct zonal__online_probe {
     void *gathered;                /* [rows][dim], of the network's dtype; NULL: not needed */
     const void *features;          /* the same of the step under way, here or elsewhere */
     float *parameters, *gradients; /* weight [classes][dim], bias [classes] */
+    /* A stream beside the network's, and events on the two; NULL: there is but that one. */
+    void *side, *taken, *stepped;
 };
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
@@ -42,6 +44,18 @@ static void lay_out(zonal__online_probe *p) {
         make_entry("probe.bias", ZONAL__ENTRY_BIAS, c->classes * c->dim, c->classes, 0);
 }
 
+/* On which it computes. */
+static void *stream_of(const zonal__online_probe *p) {
+    return p->side ? p->side : p->spec.stream;
+}
+
+static zonal_status make_side(zonal__online_probe *p) {
+    if (zonal__device_is_host(p->device) || p->spec.in_line) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_stream_create(p->device, &p->side));
+    ZONAL_TRY(zonal__device_event_create(p->device, &p->taken));
+    return zonal__device_event_create(p->device, &p->stepped);
+}
+
 static zonal_status make_optimiser(zonal__online_probe *p) {
     zonal__optimiser_segment segments[ZONAL__ONLINE_PROBE_ENTRIES];
     zonal_status status;
@@ -57,14 +71,14 @@ static zonal_status make_optimiser(zonal__online_probe *p) {
     status = p->optimisers->create(&p->optimiser_spec, segments, ZONAL__ONLINE_PROBE_ENTRIES,
                                    &p->optimiser);
     if (status == ZONAL_OK && p->optimisers->set_stream)
-        p->optimisers->set_stream(p->optimiser, p->spec.stream);
+        p->optimisers->set_stream(p->optimiser, stream_of(p));
     return status;
 }
 
 static zonal_status make_classifier(zonal__online_probe *p) {
     ZONAL_TRY(zonal__device_classifier(p->device, &p->table));
     ZONAL_TRY(p->table->create(&p->spec.classifier, &p->classifier));
-    if (p->table->set_stream) p->table->set_stream(p->classifier, p->spec.stream);
+    if (p->table->set_stream) p->table->set_stream(p->classifier, stream_of(p));
     return ZONAL_OK;
 }
 
@@ -92,7 +106,8 @@ zonal_status zonal__online_probe_create(const zonal__online_probe_spec *spec,
     p->row_bytes = (size_t)spec->classifier.dim *
                    (spec->classifier.dtype == ZONAL_DTYPE_BF16 ? sizeof(uint16_t) : sizeof(float));
     lay_out(p);
-    status = make_classifier(p);
+    status = make_side(p);
+    if (status == ZONAL_OK) status = make_classifier(p);
     if (status == ZONAL_OK) status = make_optimiser(p);
     if (status == ZONAL_OK) status = make_arrays(p);
     if (status == ZONAL_OK)
@@ -109,6 +124,9 @@ void zonal__online_probe_destroy(zonal__online_probe *p) {
     zonal__device_free(p->device, p->gathered);
     zonal__device_free(p->device, p->parameters);
     zonal__device_free(p->device, p->gradients);
+    zonal__device_event_destroy(p->device, p->taken);
+    zonal__device_event_destroy(p->device, p->stepped);
+    zonal__device_stream_destroy(p->device, p->side);
     zonal__free(p);
 }
 
@@ -132,6 +150,17 @@ static zonal_status add_up(const zonal__online_probe *p, zonal__exchange *exchan
     return zonal__exchange_end(exchange);
 }
 
+int zonal__online_probe_is_beside(const zonal__online_probe *p) {
+    return p->side != NULL;
+}
+
+/* The side waits for what has been put on the network's stream so far. */
+static zonal_status fork_off(const zonal__online_probe *p) {
+    if (!p->side) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_event_record(p->device, p->taken, p->spec.stream));
+    return zonal__device_event_hold(p->device, p->taken, p->side);
+}
+
 /* A step that its optimiser refuses leaves the probe as it is: what only looks on does not end a
  * run. */
 zonal_status zonal__online_probe_step(zonal__online_probe *p, const int32_t *labels,
@@ -139,10 +168,17 @@ zonal_status zonal__online_probe_step(zonal__online_probe *p, const int32_t *lab
                                       const zonal__optimiser_numbers *numbers, double *norm) {
     const zonal__optimiser_arrays arrays = {.parameters = p->parameters, .gradients = p->gradients};
     zonal_status status;
+    ZONAL_TRY(fork_off(p));
     ZONAL_TRY(p->table->gradient(p->classifier, p->features, labels, p->parameters, p->gradients));
     if (exchange) ZONAL_TRY(add_up(p, exchange));
     status = p->optimisers->step(p->optimiser, &arrays, numbers, norm);
-    return status == ZONAL_NUMERIC ? ZONAL_OK : status;
+    if (status != ZONAL_OK && status != ZONAL_NUMERIC) return status;
+    return p->side ? zonal__device_event_record(p->device, p->stepped, p->side) : ZONAL_OK;
+}
+
+zonal_status zonal__online_probe_join(const zonal__online_probe *p) {
+    if (!p->side) return ZONAL_OK;
+    return zonal__device_event_hold(p->device, p->stepped, p->spec.stream);
 }
 
 /* ---- what it carries ------------------------------------------------------------------------- */

@@ -8,7 +8,9 @@
  * network: the weights of a run are the same, bit for bit, with and without it. Ranks add up their
  * gradients and have the same probe.
  *
- *     create;  in every step: take the features, step;  destroy
+ *     create;  in every step: take the features, step, join;  destroy
+ *
+ * On a device of one rank it works on a stream of its own, beside the network's way back.
  */
 #ifndef ZONAL_TRAIN_ONLINE_PROBE_H
 #define ZONAL_TRAIN_ONLINE_PROBE_H
@@ -20,7 +22,8 @@
 typedef struct zonal__online_probe_spec {
     zonal__classifier_spec classifier; /* with its device */
     int64_t micro;                     /* rows that come at a time: all, or a part of them */
-    void *stream;                      /* NULL: on the host */
+    void *stream;                      /* of the network; NULL: on the host */
+    int in_line; /* 1: on that stream, as ranks must that exchange gradients on it */
 } zonal__online_probe_spec;
 
 typedef struct zonal__online_probe zonal__online_probe;
@@ -43,6 +46,12 @@ zonal_status zonal__online_probe_numbers(const zonal__online_probe *probe, doubl
 zonal_status zonal__online_probe_step(zonal__online_probe *probe, const int32_t *labels,
                                       zonal__exchange *exchange,
                                       const zonal__optimiser_numbers *numbers, double *norm);
+
+/* Whether a step runs beside what is put on the network's stream after it, and should therefore
+ * come as early as it can. Until join that must leave features and labels alone. */
+int zonal__online_probe_is_beside(const zonal__online_probe *probe);
+/* What comes next on the network's stream waits for the step. */
+zonal_status zonal__online_probe_join(const zonal__online_probe *probe);
 
 /* What it carries from step to step, for checkpoints: blocks in device memory of the same size,
  * with what their names begin with, and how a block lies ("probe.weight", "probe.bias"). */

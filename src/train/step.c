@@ -84,13 +84,32 @@ static zonal_status go_back(zonal__trainer *t, int g, const void *gradients, int
     return zonal__exchange_end(&t->exchange);
 }
 
-/* Group g goes forward. The online probe takes the features of its first view. */
-static zonal_status go_forward(zonal__trainer *t, int g, const void *views, int64_t row,
-                               void *projections) {
-    zonal__run_outputs outputs;
-    ZONAL_TRY(zonal__run_forward(t->groups[g].run, views, 1, projections, &outputs));
+/* ---- the online probe ------------------------------------------------------------------------ */
+
+/* It sees the first view of each image: the first rows of group 0. */
+static zonal_status show_probe(zonal__trainer *t, int g, const zonal__run_outputs *outputs,
+                               int64_t row) {
     if (!t->probe || g > 0) return ZONAL_OK;
-    return zonal__online_probe_take(t->probe, outputs.features, row);
+    return zonal__online_probe_take(t->probe, outputs->features, row);
+}
+
+static zonal_status step_probe(zonal__trainer *t) {
+    return zonal__online_probe_step(t->probe, (const int32_t *)(t->input + 1),
+                                    t->ranks ? &t->exchange : NULL, &t->input->probe,
+                                    &t->output->probe_norm);
+}
+
+/* Once the features of all images are there. */
+static zonal_status step_probe_beside(zonal__trainer *t) {
+    if (!t->probe || !zonal__online_probe_is_beside(t->probe)) return ZONAL_OK;
+    return step_probe(t);
+}
+
+/* At the end of a step. */
+static zonal_status finish_probe(zonal__trainer *t) {
+    if (!t->probe) return ZONAL_OK;
+    return zonal__online_probe_is_beside(t->probe) ? zonal__online_probe_join(t->probe)
+                                                   : step_probe(t);
 }
 
 /* ---- the whole batch at once ----------------------------------------------------------------- */
@@ -100,8 +119,13 @@ static void *rows_of(const zonal__trainer *t, int g, void *rows) {
 }
 
 static zonal_status one_pass(zonal__trainer *t) {
-    for (int g = 0; g < t->options.loader.groups; g++)
-        ZONAL_TRY(go_forward(t, g, t->groups[g].views, 0, rows_of(t, g, t->projections)));
+    zonal__run_outputs outputs;
+    for (int g = 0; g < t->options.loader.groups; g++) {
+        ZONAL_TRY(zonal__run_forward(t->groups[g].run, t->groups[g].views, 1,
+                                     rows_of(t, g, t->projections), &outputs));
+        ZONAL_TRY(show_probe(t, g, &outputs, 0));
+    }
+    ZONAL_TRY(step_probe_beside(t));
     ZONAL_TRY(take_loss(t));
     for (int g = 0; g < t->options.loader.groups; g++)
         ZONAL_TRY(
@@ -137,20 +161,22 @@ static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t by
 }
 
 /* Micro-batch k of group g goes forward into t->micro_projections. */
-static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k) {
+static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k, zonal__run_outputs *outputs) {
     zonal__trainer_group *group = &t->groups[g];
     ZONAL_TRY(gather(t, g, k, group->view_bytes, group->views, group->micro_views));
-    return go_forward(t, g, group->micro_views, k * t->micro, t->micro_projections);
+    return zonal__run_forward(group->run, group->micro_views, 1, t->micro_projections, outputs);
 }
 
 /* The running statistics are put back, so that the second pass alone moves them. */
 static zonal_status embed_all(zonal__trainer *t) {
+    zonal__run_outputs outputs;
     size_t statistics = (size_t)t->model->graph.statistic_size * sizeof(float);
     ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, t->kept_statistics,
                                     t->model->statistics, statistics));
     for (int64_t k = 0; k < t->rows / t->micro; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
-            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(embed_micro(t, g, k, &outputs));
+            ZONAL_TRY(show_probe(t, g, &outputs, k * t->micro));
             ZONAL_TRY(scatter(t, g, k, row_bytes(t), t->micro_projections,
                               rows_of(t, g, t->projections)));
         }
@@ -160,11 +186,13 @@ static zonal_status embed_all(zonal__trainer *t) {
 
 static zonal_status two_passes(zonal__trainer *t) {
     int64_t passes = t->rows / t->micro;
+    zonal__run_outputs outputs;
     ZONAL_TRY(embed_all(t));
+    ZONAL_TRY(step_probe_beside(t));
     ZONAL_TRY(take_loss(t));
     for (int64_t k = 0; k < passes; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
-            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(embed_micro(t, g, k, &outputs));
             ZONAL_TRY(
                 gather(t, g, k, row_bytes(t), rows_of(t, g, t->gradients), t->micro_gradients));
             ZONAL_TRY(go_back(t, g, t->micro_gradients, k > 0 || g > 0,
@@ -212,10 +240,7 @@ static zonal_status compute(zonal__trainer *t) {
     ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
     ZONAL_TRY(
         t->optimisers->step(t->optimiser, &arrays, &t->input->numbers, &t->output->gradient_norm));
-    if (!t->probe) return ZONAL_OK;
-    return zonal__online_probe_step(t->probe, (const int32_t *)(t->input + 1),
-                                    t->ranks ? &t->exchange : NULL, &t->input->probe,
-                                    &t->output->probe_norm);
+    return finish_probe(t);
 }
 
 static zonal_status capture(zonal__trainer *t, void **graph) {

@@ -157,9 +157,10 @@ static zonal_status make_objective(zonal__trainer *t) {
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;
     options.loss.communicator = t->options.communicator;
-    ZONAL_TRY(zonal__objective_create_on(
-        &options, zonal__trainer_views(t), t->options.loader.group[0].views, t->rows,
-        t->model->graph.projection_dim, !is_host(t) ? &t->input->step : NULL, &t->objective));
+    ZONAL_TRY(zonal_objective_create(&options, zonal__trainer_views(t),
+                                     t->options.loader.group[0].views, t->rows,
+                                     t->model->graph.projection_dim, &t->objective));
+    if (!is_host(t)) zonal_objective_set_device_step(t->objective, &t->input->step);
     zonal_objective_set_stream(t->objective, t->launch.stream);
     return ZONAL_OK;
 }
@@ -199,7 +200,8 @@ static zonal_status make_probe(zonal__trainer *t) {
                                                           .threads = t->options.threads,
                                                           .device = t->device},
                                            .micro = t->micro,
-                                           .stream = t->launch.stream};
+                                           .stream = t->launch.stream,
+                                           .in_line = t->ranks != NULL};
     return t->options.probe_classes > 0 ? zonal__online_probe_create(&spec, &t->probe) : ZONAL_OK;
 }
 

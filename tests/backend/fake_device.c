@@ -293,7 +293,7 @@ static zonal_status note(zonal__work *w, zonal_status status) {
 }
 
 static uint32_t step_of(const zonal__work *w, uint32_t step) {
-    const uint32_t *word = w->problem.device_step;
+    const uint32_t *word = w->problem.device_step ? *w->problem.device_step : NULL;
     return word ? *(const uint32_t *)reach(w->index, word, sizeof *word) : step;
 }
 

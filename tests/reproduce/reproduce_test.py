@@ -237,6 +237,34 @@ def test_galaxy10():
     shutil.rmtree("w")
 
 
+def test_dynamics():
+    if "--probe" not in run("train", "--help").stdout:
+        return skip("figure-dynamics", "zonal train has no online probe")
+
+    @case("figure-dynamics: the probe's curves are in the records, and drawn from them alone")
+    def _():
+        make_images("images")
+        matrix = ["figure-dynamics", *TINY, "--steps", 20, "--options", NETWORK + ",eval-every=5"]
+        done = reproduce(*matrix, "--data", "imagenette=images", "--out", "w", "--quiet")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        for record in records("w/records.jsonl"):
+            assert [point["epoch"] for point in record["curve"]] == [1.25, 2.5, 3.75, 5]
+            logged = [json.loads(line) for line in
+                      open(glob.glob(f"w/runs/imagenette-{record['method']}-*/metrics.jsonl")[0])]
+            assert [point["accuracy"] for point in record["curve"]] == \
+                [line["accuracy"] for line in logged if line["kind"] == "probe"]
+        os.mkdir("drawn")
+        done = reproduce("figure-dynamics", "--records", "w/records.jsonl", "--print", "--out", "drawn")
+        assert done.returncode == 0 and len(os.listdir("drawn")) == 1, done.stderr
+        with open(os.path.join("drawn", os.listdir("drawn")[0])) as file:
+            text = file.read()
+        assert "susreg" in text and "mmd-induced" in text and text.count("<path") == 2, text
+
+    for name in ("images", "w", "drawn"):
+        shutil.rmtree(name)
+    os.remove("classes.txt")
+
+
 # ---- cut off -------------------------------------------------------------------------------------
 
 
@@ -374,4 +402,5 @@ def test_refused():
 if sys.argv[1:] == ["long"]:
     run_tests(long_killed)
 else:
-    run_tests(test_textures, test_pretrain, test_galaxy10, test_killed, test_stopped, test_refused)
+    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
+              test_refused)

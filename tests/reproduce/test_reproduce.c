@@ -93,7 +93,7 @@ static zonal_status make(zonal__matrix_request request) {
 
 static void test_matrix(void) {
     const zonal__experiment *e = experiment("table-textures");
-    CHECK_OK(make((zonal__matrix_request){.experiment = e, .seeds = "0,3"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = e, .seeds = "0,3"}))) return;
     CHECK(matrix.count == 7 * 4 * 2 && matrix.sets == 4 && matrix.methods == 7);
     CHECK_MSG(strcmp(matrix.variant, "side=128,steps=6400,texture-size=160") == 0, "%s",
               matrix.variant);
@@ -107,11 +107,22 @@ static void test_matrix(void) {
     zonal__matrix_fini(&matrix);
 }
 
+/* All data sets of all experiments: their recipes are carried by the program, and can be read. */
+static void test_recipes(void) {
+    const zonal__experiment *e;
+    for (int i = 0; (e = zonal__experiment_at(i)); i++)
+        if (CHECK_OK(make((zonal__matrix_request){.experiment = e})))
+            CHECK(matrix.count == (int64_t)matrix.methods * matrix.sets * matrix.seeds &&
+                  strstr(matrix.cell[matrix.count - 1].configuration, "optimiser=adamw\n"));
+    zonal__matrix_fini(&matrix);
+}
+
 /* Threads make no other setting; a rate does. */
 static void test_matrix_options(void) {
     const zonal__experiment *e = experiment("table-pretrain");
     char *plain = NULL;
-    CHECK_OK(make((zonal__matrix_request){.experiment = e, .sets = "imagenette=/data/x"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = e, .sets = "imagenette=/data/x"})))
+        return;
     CHECK(matrix.variant[0] == '\0' && matrix.count == 8);
     CHECK(strcmp(matrix.set[0].path, "/data/x") == 0);
     plain = strdup(matrix.cell[0].configuration);
@@ -279,8 +290,10 @@ static void test_predicted(void) {
 static void test_done(void) {
     zonal__records records = {0};
     char text[4096], configuration[2048] = "", *line, *rest;
-    CHECK_OK(make((zonal__matrix_request){
-        .experiment = experiment("table-textures"), .methods = "kl-heat:t=3/d", .sets = "wood"}));
+    if (!CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures"),
+                                               .methods = "kl-heat:t=3/d",
+                                               .sets = "wood"})))
+        return;
     char *copy = strdup(matrix.cell[0].configuration);
     for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *equals = strchr(line, '=');
@@ -419,6 +432,7 @@ static const test_case tests[] = {{"paper", test_paper},
                                   {"paper_rows", test_paper_rows},
                                   {"assignments", test_assignments},
                                   {"matrix", test_matrix},
+                                  {"recipes", test_recipes},
                                   {"matrix_options", test_matrix_options},
                                   {"matrix_refused", test_matrix_refused},
                                   {"records_file", test_records_file},

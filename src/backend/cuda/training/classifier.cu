@@ -1,9 +1,9 @@
 /*
  * The classifier that is trained along with a network, on CUDA: backend/training/classifier.h. Two
- * kernels: a block for 4 rows makes their shares; then a block for 32 columns of 8 classes adds
- * them up over the rows, in a fixed order. It is a few megaflops beside a network's teraflops, so
- * latency is what counts: no library, no tensor cores, fp32. The 4 rows share each weight that is
- * read; with a thousand classes that is what the time goes into.
+ * kernels: a block for 2 rows makes their shares, a warp for each class; then a block for 32
+ * columns of 8 classes adds them up over the rows, in a fixed order. It is a few megaflops beside a
+ * network's teraflops, so latency is what counts: no library, no tensor cores, fp32, many warps and
+ * many loads at a time.
  */
 #include "backend/cuda/common.cuh"
 
@@ -12,8 +12,8 @@ extern "C" {
 }
 
 enum {
-    ROWS = 4,     /* of a block that makes shares */
-    WARPS = 8,    /* of it: at least as many as rows */
+    ROWS = 2,     /* of a block that makes shares */
+    WARPS = 32,   /* of it: at least as many as rows */
     COLUMNS = 32, /* of a gradient's block */
     CLASSES = 8,  /* the same */
     DEPTH = 16    /* rows that it adds side by side */
@@ -85,10 +85,11 @@ static __global__ void __launch_bounds__(COLUMNS *DEPTH)
     int64_t column = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     int first = (int)blockIdx.y * CLASSES, most = min(CLASSES, classes - first);
     float sum[CLASSES] = {};
+#pragma unroll 4
     for (int64_t i = threadIdx.y; i < rows && column <= dim; i += DEPTH) {
         float value = column < dim ? zonal__load(x + i * dim + column) : 1.f;
-        for (int k = 0; k < CLASSES; k++)
-            if (k < most) sum[k] += shares[i * classes + first + k] * value;
+        const float *share = shares + i * classes + first;
+        for (int k = 0; k < CLASSES; k++) sum[k] += share[min(k, most - 1)] * value;
     }
     for (int k = 0; k < CLASSES; k++) part[threadIdx.y][k][threadIdx.x] = sum[k];
     __syncthreads();
