@@ -102,13 +102,13 @@ def print_losses(lines):
 def print_training(lines):
     torch = {l["row"]: l["torch"] for l in lines if "torch" in l and "row" in l}
     print(
-        f"{'step of training':<16} {'ms':>8} {'images/s':>10} {'views in':>9} {'speed':>6}"
+        f"{'step of training':<21} {'ms':>8} {'images/s':>10} {'views in':>9} {'speed':>6}"
         f" {'MiB':>7} {'PyTorch':>8} {'ratio':>6} {'MiB':>7}  {'mode'}"
     )
     for row in lines:
         if "images_per_s" not in row:
             continue
-        text = f"{row['row']:<16} {row['ms']:>8.3f} {row['images_per_s']:>10.0f}"
+        text = f"{row['row']:<21} {row['ms']:>8.3f} {row['images_per_s']:>10.0f}"
         if row["with_views_ms"] is None:
             text += f" {'':>9} {'':>6}"
         else:

@@ -7,8 +7,9 @@
 
 A step is what "zonal bench train" makes: two views of each of --batch images through a ResNet
 (ImageNet's stem) and a projector 2048-2048-256 with norms and GELU, alignment and MMD under the
-heat kernel, backward, AdamW. The views lie on the device already. "/1" behind a side means images
-of one channel instead of three. Networks are written out here: torchvision is not needed.
+heat kernel, backward, AdamW. The views lie on the device already. Behind a side, "/1" means images
+of one channel instead of three, "/small" CIFAR's stem (3 x 3, no pooling), "/v8" eight views.
+Networks are written out here: torchvision is not needed.
 
 On a GPU, --form is the strongest way of running the step that is tried:
 
@@ -50,7 +51,7 @@ except ImportError as missing:
 
 from loss_torch import heat_spectrum, series
 
-VIEWS, LAMBDA, DIM = 2, 0.05, 256
+LAMBDA, DIM = 0.05, 256
 FORMS = ("compile+graph", "compile", "graph", "eager")
 
 
@@ -96,16 +97,15 @@ def scaled(channels, width):
 class Network(nn.Module):
     """Images to projections."""
 
-    def __init__(self, depth, channels, width):
+    def __init__(self, row, width):
         super().__init__()
+        depth, channels = row.depth, row.channels
         blocks = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}[depth]
         inputs = scaled(64, width)
-        layers = [
-            convolution(channels, inputs, 7, 2),
-            nn.BatchNorm2d(inputs),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(3, 2, 1),
-        ]
+        stem = (3, 1) if row.small_stem else (7, 2)
+        layers = [convolution(channels, inputs, *stem), nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)]
+        if not row.small_stem:
+            layers.append(nn.MaxPool2d(3, 2, 1))
         for group, count in enumerate(blocks):
             inner = scaled(64 << group, width)
             outputs = scaled(256 << group, width) if depth == 50 else inner
@@ -130,7 +130,7 @@ class Network(nn.Module):
 
 class Objective:
     """(1 - lambda) L_inv + lambda B D over views z [views, B, d], D the mean over the views of MMD
-    under the heat kernel, t = 5/d; both views' pairs at once."""
+    under the heat kernel, t = 5/d; all views' pairs at once."""
 
     def __init__(self):
         weight = heat_spectrum(DIM, 5 / DIM, 1e-9)
@@ -153,13 +153,14 @@ class Step:
         self.cuda = options.device == "cuda"
         torch.manual_seed(0)
         layout = torch.channels_last if self.cuda else torch.contiguous_format
-        net = Network(row.depth, row.channels, options.width).train()
+        net = Network(row, options.width).train()
         self.net = net.to(options.device, memory_format=layout)
-        views = torch.randn(VIEWS * options.batch, row.channels, row.side, row.side)
+        views = torch.randn(row.views * options.batch, row.channels, row.side, row.side)
         bf16 = options.precision == "bf16"
         self.views = views.to(options.device, torch.bfloat16 if bf16 and self.cuda else None)
         self.views = self.views.contiguous(memory_format=layout)
-        self.batch, self.bf16, self.objective = options.batch, bf16, Objective()
+        self.shape = (row.views, options.batch, DIM)
+        self.bf16, self.objective = bf16, Objective()
         self.loss = self.forward
         # No decay on norms and biases, as zonal trains.
         decayed = [p for p in self.net.parameters() if p.ndim > 1]
@@ -173,7 +174,7 @@ class Step:
         kind = "cuda" if self.cuda else "cpu"
         with torch.autocast(kind, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
             z = self.net(self.views)
-        return self.objective(z.float().view(VIEWS, self.batch, DIM))
+        return self.objective(z.float().view(self.shape))
 
     def compile(self, mode):
         self.loss = torch.compile(self.forward, mode=mode)
@@ -296,15 +297,22 @@ def choose_isa():
 
 
 class Row:
-    """NETWORK@SIDE, or NETWORK@SIDE/CHANNELS: resnet18@128/1."""
+    """NETWORK@SIDE, and behind it "/1", "/small" and "/v8" in any order: resnet18@32/small."""
 
     def __init__(self, name):
         self.name = name
         network, _, size = name.partition("@")
-        side, _, channels = size.partition("/")
-        if network not in ("resnet18", "resnet34", "resnet50") or not side.isdigit():
-            sys.exit(f"train_torch: {name} is no row: write resnet18@64 or resnet18@128/1")
-        self.depth, self.side, self.channels = int(network[6:]), int(side), int(channels or 3)
+        side, *suffixes = size.split("/")
+        views = [suffix[1:] for suffix in suffixes if suffix.startswith("v")]
+        known = all(suffix in ("1", "small", *("v" + v for v in views)) for suffix in suffixes)
+        if (network not in ("resnet18", "resnet34", "resnet50") or not known
+                or not all(number.isdigit() for number in [side, *views])):
+            sys.exit(f"train_torch: {name} is no row: write resnet18@64, resnet18@128/1, "
+                     "resnet18@32/small or resnet18@64/v8")
+        self.depth, self.side = int(network[6:]), int(side)
+        self.channels = 1 if "1" in suffixes else 3
+        self.small_stem = "small" in suffixes
+        self.views = int(views[-1]) if views else 2
 
 
 def main():
@@ -332,8 +340,7 @@ def main():
     for row in rows:
         line = {"row": row.name}
         line.update((measure_cuda if options.device == "cuda" else measure_cpu)(row, options))
-        line["parameters"] = sum(p.numel() for p in Network(row.depth, row.channels,
-                                                            options.width).parameters())
+        line["parameters"] = sum(p.numel() for p in Network(row, options.width).parameters())
         line["torch"] = torch.__version__
         print(json.dumps(line), flush=True)
 

@@ -5,14 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ALIGNMENT = 64 };
+
+/* Zeroed by calloc, which knows that new pages are: the gigabytes of a large network's activations
+ * are then touched by the first step and its threads, instead of by one thread before it. What free
+ * wants lies just before the block: calloc aligns to 16 bytes at least, so there is room. */
 static void *default_alloc(void *context, size_t bytes) {
+    char *whole = calloc(1, bytes + ALIGNMENT), *block;
     (void)context;
-    return aligned_alloc(64, bytes);
+    if (!whole) return NULL;
+    block = whole + ALIGNMENT - (uintptr_t)whole % ALIGNMENT;
+    memcpy(block - sizeof whole, &whole, sizeof whole);
+    return block;
 }
 
 static void default_release(void *context, void *memory) {
+    void *whole;
     (void)context;
-    free(memory);
+    memcpy(&whole, (char *)memory - sizeof whole, sizeof whole);
+    free(whole);
 }
 
 static const zonal_allocator default_allocator = {default_alloc, default_release, NULL};
@@ -58,17 +69,17 @@ zonal_status zonal__alloc(int64_t count, size_t size, const char *what, void **o
     size_t bytes;
     *out = NULL;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
-        bytes > PTRDIFF_MAX - 64)
+        bytes > PTRDIFF_MAX - 2 * ALIGNMENT)
         return ZONAL_FAIL(ZONAL_MEMORY, "%s needs %lld x %zu bytes, more than can be addressed",
                           what, (long long)count, size);
-    bytes = (bytes + 63) / 64 * 64; /* aligned_alloc wants a multiple of the alignment */
-    if (bytes == 0) bytes = 64;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes == 0) bytes = ALIGNMENT;
     ZONAL_TRY(check_left(bytes, what));
     *out = allocator.alloc(allocator.context, bytes);
     if (!*out)
         return ZONAL_FAIL(ZONAL_MEMORY, "out of memory: %s needs %.1f MiB", what,
                           (double)bytes / (1024.0 * 1024.0));
-    memset(*out, 0, bytes);
+    if (allocator.alloc != default_alloc) memset(*out, 0, bytes);
     return ZONAL_OK;
 }
 

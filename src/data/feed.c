@@ -165,6 +165,10 @@ zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch *
     return zonal__feed_release(f, stream);
 }
 
+void zonal__feed_listen(zonal__feed *f, zonal__loader_listener *listener, void *context) {
+    if (f->loader) zonal__loader_listen(f->loader, listener, context);
+}
+
 zonal_status zonal__feed_seek(zonal__feed *f, int64_t step) {
     zonal__loader_options loader = f->options.loader;
     zonal__loader *moved = NULL;

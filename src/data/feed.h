@@ -67,6 +67,9 @@ zonal_status zonal__feed_prepare(zonal__feed *feed, void *stream, const zonal__b
 zonal_status zonal__feed_launch(zonal__feed *feed, void *stream);
 zonal_status zonal__feed_release(zonal__feed *feed, void *stream);
 
+/* As zonal__loader_listen, where images are streamed; until zonal__feed_seek. */
+void zonal__feed_listen(zonal__feed *feed, zonal__loader_listener *listener, void *context);
+
 /* The next step will be this one. Resident images stay where they are. Waits for the device; on
  * failure the feed goes on where it was. */
 zonal_status zonal__feed_seek(zonal__feed *feed, int64_t step);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/training/tables.h"
 #include "core/memory.h"
@@ -51,6 +52,8 @@ struct zonal__loader {
     int stopping;
     zonal_status failure;
     char sentence[sizeof((zonal_error *)0)->message];
+    zonal__loader_listener *listener;
+    void *listener_context;
 
     worker *workers;
     int running;
@@ -187,6 +190,30 @@ static void *run_worker(void *context) {
     return NULL;
 }
 
+void zonal__loader_listen(zonal__loader *l, zonal__loader_listener *listener, void *context) {
+    l->listener = listener;
+    l->listener_context = context;
+}
+
+/* Waits for a batch to become whole, at most a second where somebody wants to be told of it. Called
+ * and returns under the lock. */
+static void wait_for_batch(zonal__loader *l, const slot *s) {
+    int64_t ready, count;
+    struct timespec until;
+    if (!l->listener) {
+        pthread_cond_wait(&l->ready, &l->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    pthread_cond_timedwait(&l->ready, &l->lock, &until);
+    ready = s->batch.step == l->next ? s->done : 0;
+    count = s->batch.step == l->next ? s->batch.count : l->own;
+    pthread_mutex_unlock(&l->lock);
+    l->listener(l->listener_context, ready, count);
+    pthread_mutex_lock(&l->lock);
+}
+
 zonal_status zonal__loader_next(zonal__loader *l, const zonal__batch **batch) {
     slot *s = slot_of(l, l->next);
     zonal_status failure;
@@ -197,7 +224,7 @@ zonal_status zonal__loader_next(zonal__loader *l, const zonal__batch **batch) {
         pthread_cond_broadcast(&l->work);
     }
     while (l->failure == ZONAL_OK && !(s->batch.step == l->next && s->done == s->batch.count))
-        pthread_cond_wait(&l->ready, &l->lock);
+        wait_for_batch(l, s);
     failure = l->failure;
     s->batch.bytes = s->used;
     pthread_mutex_unlock(&l->lock);
@@ -385,11 +412,20 @@ static zonal_status make_worker(zonal__loader *l, worker *w) {
     return ZONAL_OK;
 }
 
+/* A condition whose time limits are those of a clock that nobody sets. */
+static void make_timed(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static zonal_status build(zonal__loader *l) {
     set_defaults(l);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
-    pthread_cond_init(&l->ready, NULL);
+    make_timed(&l->ready);
     l->locks = 1;
     ZONAL_TRY(zonal__steps_init(l->options.source->count, l->options.batch, l->options.seed,
                                 l->options.in_order, &l->steps));

@@ -109,6 +109,11 @@ int zonal__loader_longest(const zonal__loader *loader);
 /* raw: the most bytes that the images of a batch can have. */
 size_t zonal__loader_most_bytes(const zonal__loader *loader);
 
+/* Told about every second while zonal__loader_next waits, on its thread, how many of the batch's
+ * images are there. NULL: nobody listens. */
+typedef void zonal__loader_listener(void *context, int64_t ready, int64_t count);
+void zonal__loader_listen(zonal__loader *loader, zonal__loader_listener *listener, void *context);
+
 /* The batch of the next step. What it points to is the loader's and valid until the next call or
  * destroy. A failure of a worker is reported here, with its sentence; the loader is then of no
  * further use. */

@@ -13,20 +13,21 @@
 
 enum { BATCH = 128 };
 
-typedef struct extraction {
+struct zonal__features {
     zonal__model *model;
     zonal__features_options options;
+    int kept;              /* 1: run more than once */
     zonal__loader *loader; /* on the host */
     zonal__feed *feed;     /* on a device */
     zonal__run *run;
     void *raw;                     /* of a batch, in the model's dtype, on the host */
     float *features, *projections; /* of a batch: [views][count][dim] */
     zonal__share share;            /* of a batch: this part's */
-} extraction;
+};
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static zonal_status make_loader(extraction *e) {
+static zonal_status make_loader(zonal__features *e) {
     const zonal__features_options *o = &e->options;
     zonal__feed_options feed = {.loader = {.source = o->source,
                                            .batch = o->batch,
@@ -45,7 +46,7 @@ static zonal_status make_loader(extraction *e) {
                                 /* Once through, no image is needed twice. */
                                 .device = e->model->device,
                                 .data_location =
-                                    o->epochs ? ZONAL__DATA_AUTO : ZONAL__DATA_ON_HOST};
+                                    o->epochs || e->kept ? ZONAL__DATA_AUTO : ZONAL__DATA_ON_HOST};
     memcpy(feed.loader.mean, o->mean, sizeof o->mean);
     memcpy(feed.loader.std, o->std, sizeof o->std);
     return zonal__device_is_host(e->model->device) ? zonal__loader_create(&feed.loader, &e->loader)
@@ -56,11 +57,10 @@ static int64_t largest_dim(const zonal__graph *graph) {
     return graph->feature_dim > graph->projection_dim ? graph->feature_dim : graph->projection_dim;
 }
 
-static zonal_status prepare(extraction *e) {
+static zonal_status prepare(zonal__features *e) {
     const zonal__features_options *o = &e->options;
     const zonal__graph *graph = &e->model->graph;
     const int64_t n = o->views * e->share.count;
-    ZONAL_TRY(make_loader(e));
     ZONAL_TRY(zonal__run_create(
         e->model,
         &(zonal__run_spec){
@@ -72,7 +72,18 @@ static zonal_status prepare(extraction *e) {
     return ZONAL_NEW(&e->projections, n * graph->projection_dim, "the projections of a batch");
 }
 
-static void drop(extraction *e) {
+/* Views are those of epoch 0 in every pass. A loader holds threads and batches of views, so it goes
+ * after each; a feed holds the images. */
+static zonal_status begin_pass(zonal__features *e) {
+    return e->feed ? zonal__feed_seek(e->feed, 0) : make_loader(e);
+}
+
+static void end_pass(zonal__features *e) {
+    zonal__loader_destroy(e->loader);
+    e->loader = NULL;
+}
+
+static void drop(zonal__features *e) {
     zonal__loader_destroy(e->loader);
     zonal__feed_destroy(e->feed);
     zonal__run_destroy(e->run);
@@ -83,7 +94,7 @@ static void drop(extraction *e) {
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-static zonal_status read_rows(extraction *e, const void *from, int64_t count, float *to) {
+static zonal_status read_rows(zonal__features *e, const void *from, int64_t count, float *to) {
     const uint16_t *halves = e->raw;
     if (e->model->spec.dtype != ZONAL_DTYPE_BF16)
         return zonal__device_read(e->model->device, to, from, (size_t)count * sizeof *to);
@@ -92,7 +103,7 @@ static zonal_status read_rows(extraction *e, const void *from, int64_t count, fl
     return ZONAL_OK;
 }
 
-static zonal_status check_rows(const extraction *e, const int64_t *samples, int64_t count,
+static zonal_status check_rows(const zonal__features *e, const int64_t *samples, int64_t count,
                                int64_t dim, const float *rows, const char *what) {
     for (int64_t i = 0; i < e->options.views * count * dim; i++)
         if (!isfinite(rows[i]))
@@ -106,7 +117,7 @@ static zonal_status check_rows(const extraction *e, const int64_t *samples, int6
 
 /* The run is made for a full batch. In the last one, which may be smaller, the rest of the views'
  * array holds what an earlier batch left there, or zeros; those rows are not looked at. */
-static zonal_status compute(extraction *e, int64_t first, zonal__features_batch *out) {
+static zonal_status compute(zonal__features *e, int64_t first, zonal__features_batch *out) {
     const zonal__graph *graph = &e->model->graph;
     const zonal__batch *batch;
     zonal__run_outputs outputs;
@@ -131,11 +142,12 @@ static zonal_status compute(extraction *e, int64_t first, zonal__features_batch 
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static zonal_status
-stream(extraction *e, zonal_status (*take)(void *, const zonal__features_batch *), void *context) {
+static zonal_status stream(zonal__features *e,
+                           zonal_status (*take)(void *, const zonal__features_batch *),
+                           void *context) {
     const zonal__features_options *o = &e->options;
     zonal__features_batch batch;
-    ZONAL_TRY(prepare(e));
+    ZONAL_TRY(begin_pass(e));
     const int64_t all =
         o->epochs ? o->epochs * (o->source->count / o->batch * o->batch) : o->source->count;
     for (int64_t done = 0; done < all; done += o->batch) {
@@ -148,20 +160,26 @@ stream(extraction *e, zonal_status (*take)(void *, const zonal__features_batch *
     return ZONAL_OK;
 }
 
+static void init(zonal__features *e, zonal__model *model, const zonal__features_options *options) {
+    int parts = options->parts > 1 ? options->parts : 1;
+    *e = (zonal__features){.model = model, .options = *options};
+    if (e->options.batch <= 0) e->options.batch = BATCH * (int64_t)parts;
+    if (e->options.batch > options->source->count) e->options.batch = options->source->count;
+    e->share.of = e->options.batch;
+    zonal__job_share(e->share.of, parts, parts > 1 ? options->part : 0, &e->share.first,
+                     &e->share.count);
+}
+
 zonal_status zonal__features_stream(zonal__model *model, const zonal__features_options *options,
                                     zonal_status (*take)(void *context,
                                                          const zonal__features_batch *batch),
                                     void *context) {
-    extraction e = {.model = model, .options = *options};
-    int parts = options->parts > 1 ? options->parts : 1;
+    zonal__features e;
     zonal_status status;
-    if (e.options.batch <= 0) e.options.batch = BATCH * (int64_t)parts;
-    if (e.options.batch > options->source->count) e.options.batch = options->source->count;
-    e.share.of = e.options.batch;
-    zonal__job_share(e.share.of, parts, parts > 1 ? options->part : 0, &e.share.first,
-                     &e.share.count);
+    init(&e, model, options);
     if (e.share.count == 0) return ZONAL_OK; /* fewer images than parts */
-    status = stream(&e, take, context);
+    status = prepare(&e);
+    if (status == ZONAL_OK) status = stream(&e, take, context);
     drop(&e);
     return status;
 }
@@ -187,15 +205,57 @@ static zonal_status gather(void *context, const zonal__features_batch *batch) {
     return ZONAL_OK;
 }
 
+static gathering into(const zonal__model *model, const zonal__features_options *options,
+                      float *features, float *projections) {
+    return (gathering){.count = options->source->count,
+                       .feature_dim = model->graph.feature_dim,
+                       .projection_dim = model->graph.projection_dim,
+                       .views = options->views,
+                       .features = features,
+                       .projections = projections};
+}
+
+static zonal_status check_order(const zonal__features_options *options) {
+    if (!options->epochs) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "features of several epochs have no order to lie in");
+}
+
 zonal_status zonal__features_extract(zonal__model *model, const zonal__features_options *options,
                                      float *features, float *projections) {
-    gathering g = {.count = options->source->count,
-                   .feature_dim = model->graph.feature_dim,
-                   .projection_dim = model->graph.projection_dim,
-                   .views = options->views,
-                   .features = features,
-                   .projections = projections};
-    if (options->epochs)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "features of several epochs have no order to lie in");
+    gathering g = into(model, options, features, projections);
+    ZONAL_TRY(check_order(options));
     return zonal__features_stream(model, options, gather, &g);
+}
+
+/* ---- more than once -------------------------------------------------------------------------- */
+
+zonal_status zonal__features_create(zonal__model *model, const zonal__features_options *options,
+                                    zonal__features **out) {
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(check_order(options));
+    ZONAL_TRY(ZONAL_NEW(out, 1, "the features"));
+    init(*out, model, options);
+    (*out)->kept = 1;
+    if ((*out)->share.count == 0) return ZONAL_OK;
+    status = prepare(*out);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__features_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
+void zonal__features_destroy(zonal__features *e) {
+    if (!e) return;
+    drop(e);
+    zonal__free(e);
+}
+
+zonal_status zonal__features_run(zonal__features *e, float *features, float *projections) {
+    gathering g = into(e->model, &e->options, features, projections);
+    zonal_status status;
+    if (e->share.count == 0) return ZONAL_OK;
+    status = stream(e, gather, &g);
+    end_pass(e);
+    return status;
 }

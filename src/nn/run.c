@@ -23,6 +23,7 @@ typedef struct step {
     zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
     int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
     int64_t complete;           /* once it has gone back: where complete gradients begin */
+    double work;                /* of its forward */
 } step;
 
 struct zonal__run {
@@ -37,6 +38,8 @@ struct zonal__run {
     int may_go_back;       /* a training forward has been, and no backward since */
     zonal__run_watcher *watcher;
     void *watcher_context;
+    zonal__run_listener *listener;
+    void *listener_context;
 };
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -47,6 +50,20 @@ static int normalises(const zonal__node *node) {
 
 static int has_weight(const zonal__node *node) {
     return node->layer.kind == ZONAL__LAYER_CONVOLUTION || node->layer.kind == ZONAL__LAYER_LINEAR;
+}
+
+/* Going over an element costs as much as so many multiplications of a product do, about. */
+static const double element_work = 50;
+
+static double work_of(const step *s) {
+    const zonal__layer_spec *spec = &s->spec;
+    double outputs = (double)spec->n * s->out_h * s->out_w * s->out_channels;
+    if (s->left_out) return 0;
+    if (spec->kind == ZONAL__LAYER_CONVOLUTION)
+        return outputs * spec->channels * spec->kernel * spec->kernel;
+    if (spec->kind == ZONAL__LAYER_PRODUCT_NORM) return outputs * (spec->channels + element_work);
+    if (spec->kind == ZONAL__LAYER_LINEAR) return outputs * spec->channels;
+    return element_work * (double)spec->n * spec->h * spec->w * spec->channels;
 }
 
 /* The node whose output the step of node i reads. */
@@ -116,6 +133,7 @@ static zonal_status make_step(zonal__run *run, int i) {
     s->left_out = is_left_out(run, i);
     describe(run, i, &s->spec);
     ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
+    s->work = work_of(s);
     if (s->left_out) return ZONAL_OK;
     ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
     return run->model->table->create(&s->spec, &s->layer);
@@ -326,6 +344,17 @@ size_t zonal__run_bytes(const zonal__run *run) {
     return run->arena_bytes;
 }
 
+double zonal__run_work(const zonal__run *run) {
+    double work = 0;
+    for (int i = 0; i < run->count; i++) work += run->steps[i].work;
+    return work;
+}
+
+void zonal__run_listen(zonal__run *run, zonal__run_listener *listener, void *context) {
+    run->listener = listener;
+    run->listener_context = context;
+}
+
 void zonal__run_set_stream(zonal__run *run, void *stream) {
     if (!run->model->table->set_stream) return;
     for (int i = 0; i < run->count; i++)
@@ -345,7 +374,9 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, vo
     run->steps[graph->projections].arrays.y = projections ? projections : run->own_projections;
     for (int i = 0; i < run->count; i++) {
         step *s = &run->steps[i];
-        if (!s->left_out) ZONAL_TRY(run->model->table->forward(s->layer, &s->arrays, training));
+        if (s->left_out) continue;
+        ZONAL_TRY(run->model->table->forward(s->layer, &s->arrays, training));
+        if (run->listener) run->listener(run->listener_context, s->work);
     }
     if (training) run->model->batches++;
     run->may_go_back = training;
@@ -366,6 +397,7 @@ zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int 
         s->arrays.accumulate = accumulate;
         ZONAL_TRY(run->model->table->backward(s->layer, &s->arrays));
         if (run->watcher) ZONAL_TRY(run->watcher(run->watcher_context, s->complete));
+        if (run->listener) run->listener(run->listener_context, 2 * s->work);
     }
     return ZONAL_OK;
 }

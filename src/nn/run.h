@@ -60,6 +60,14 @@ zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int 
 typedef zonal_status zonal__run_watcher(void *context, int64_t first);
 void zonal__run_watch(zonal__run *run, zonal__run_watcher *watcher, void *context);
 
+/* Work, in multiplications: of one forward; a backward is twice that. A guess: what is not a
+ * product counts by the elements it goes over. */
+double zonal__run_work(const zonal__run *run);
+
+/* Told after each layer, either way, the work that it was. NULL: nobody listens. */
+typedef void zonal__run_listener(void *context, double work);
+void zonal__run_listen(zonal__run *run, zonal__run_listener *listener, void *context);
+
 void zonal__run_set_stream(zonal__run *run, void *stream); /* NULL for the host */
 
 #endif

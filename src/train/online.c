@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "eval/neighbours.h"
+#include "eval/probe.h"
 #include "eval/retrieval.h"
 
 /* Each rank has filled its rows, and the others' are 0. */
@@ -14,10 +15,12 @@ static zonal_status join_rows(zonal__job *job, float *rows, int64_t count) {
     return c->all_reduce(c->context, rows, count, ZONAL_REDUCE_FP32, NULL);
 }
 
-/* Both arrays are zeroed before. */
-static zonal_status extract(const zonal__online_options *options, zonal__model *model,
-                            zonal__source *source, int views, float *features, float *projections) {
-    int64_t rows = views * source->count;
+/* A device is busier with larger batches than the processor needs. */
+enum { DEVICE_BATCH = 256 };
+
+static zonal_status make_extraction(const zonal__online_options *options, zonal__model *model,
+                                    zonal__source *source, int views, zonal__features **out) {
+    int parts = zonal__job_count(options->job);
     zonal__features_options wanted = {.source = source,
                                       .views = views,
                                       .augmentations = options->augmentations,
@@ -27,11 +30,21 @@ static zonal_status extract(const zonal__online_options *options, zonal__model *
                                       .seed = options->seed,
                                       .threads = options->threads,
                                       .part = zonal__job_rank(options->job),
-                                      .parts = zonal__job_count(options->job)};
+                                      .parts = parts};
+    if (!zonal__device_is_host(model->device)) wanted.batch = DEVICE_BATCH * (int64_t)parts;
     memcpy(wanted.mean, options->mean, sizeof wanted.mean);
     memcpy(wanted.std, options->std, sizeof wanted.std);
-    ZONAL_TRY(zonal__job_all(options->job,
-                             zonal__features_extract(model, &wanted, features, projections)));
+    return zonal__features_create(model, &wanted, out);
+}
+
+/* Both arrays are zeroed before. *work is made by the first call. */
+static zonal_status extract(const zonal__online_options *options, zonal__model *model,
+                            zonal__source *source, int views, zonal__features **work,
+                            float *features, float *projections) {
+    int64_t rows = views * source->count;
+    zonal_status status = *work ? ZONAL_OK : make_extraction(options, model, source, views, work);
+    if (status == ZONAL_OK) status = zonal__features_run(*work, features, projections);
+    ZONAL_TRY(zonal__job_all(options->job, status));
     ZONAL_TRY(join_rows(options->job, features, rows * model->graph.feature_dim));
     return join_rows(options->job, projections, rows * model->graph.projection_dim);
 }
@@ -41,7 +54,7 @@ static int leads(const zonal__online_options *options) {
 }
 
 static zonal_status run_retrieval(const zonal__online_options *options, zonal__model *model,
-                                  zonal__online_result *result) {
+                                  zonal__online_work *work, zonal__online_result *result) {
     int64_t count = options->queries->count, dim = model->graph.projection_dim;
     const zonal__retrieval_options retrieval = {
         .views = 2,
@@ -56,7 +69,7 @@ static zonal_status run_retrieval(const zonal__online_options *options, zonal__m
         ZONAL_NEW(&projections, 2 * count * dim, "the projections of an evaluation");
     status = zonal__job_all(options->job, status);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->queries, 2, NULL, projections);
+        status = extract(options, model, options->queries, 2, &work->queries, NULL, projections);
     if (status == ZONAL_OK && leads(options))
         status = zonal__retrieval_run(&retrieval, projections, &found);
     zonal__free(projections);
@@ -66,6 +79,33 @@ static zonal_status run_retrieval(const zonal__online_options *options, zonal__m
     result->r5 = found.r5;
     result->map = found.map;
     return ZONAL_OK;
+}
+
+/* In the layout and precision of eval/probe.h. */
+static void widen_probe(const float *from, const zonal__probe *to) {
+    int64_t dim = to->dim;
+    for (int c = 0; c < to->classes; c++) {
+        double *row = to->parameters + c * (dim + 1);
+        for (int64_t j = 0; j < dim; j++) row[j] = (double)from[c * dim + j];
+        row[dim] = (double)from[to->classes * dim + c];
+    }
+}
+
+static zonal_status test_probe(const zonal__online_options *options, int64_t dim,
+                               const zonal__labelled *asked, double *accuracy) {
+    zonal__probe probe = {
+        .dim = dim, .classes = options->memory->classes, .threads = options->threads};
+    zonal__scores scores = {0};
+    zonal_status status;
+    *accuracy = NAN;
+    if (!options->probe) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&probe.parameters, probe.classes * (dim + 1), "the probe"));
+    widen_probe(options->probe, &probe);
+    status = zonal__probe_test(&probe, asked, &scores);
+    if (status == ZONAL_OK) *accuracy = zonal__scores_accuracy(&scores);
+    zonal__scores_fini(&scores);
+    zonal__probe_fini(&probe);
+    return status;
 }
 
 static zonal_status classify(const zonal__online_options *options, int64_t dim, const float *memory,
@@ -90,33 +130,41 @@ static zonal_status classify(const zonal__online_options *options, int64_t dim, 
     ZONAL_TRY(zonal__knn_run(&knn, &known, &asked, &scores));
     result->accuracy = zonal__scores_accuracy(&scores);
     zonal__scores_fini(&scores);
-    return ZONAL_OK;
+    return test_probe(options, dim, &asked, &result->probe_accuracy);
 }
 
 static zonal_status run_knn(const zonal__online_options *options, zonal__model *model,
-                            zonal__online_result *result) {
+                            zonal__online_work *work, zonal__online_result *result) {
     int64_t dim = model->graph.feature_dim, known = options->memory->count;
     float *features; /* the memory's rows, then those of the queries */
     zonal_status status = ZONAL_NEW(&features, (known + options->queries->count) * dim,
                                     "the features of an evaluation");
     status = zonal__job_all(options->job, status);
-    if (status == ZONAL_OK) status = extract(options, model, options->memory, 1, features, NULL);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->queries, 1, features + known * dim, NULL);
+        status = extract(options, model, options->memory, 1, &work->memory, features, NULL);
+    if (status == ZONAL_OK)
+        status = extract(options, model, options->queries, 1, &work->queries,
+                         features + known * dim, NULL);
     if (status == ZONAL_OK && leads(options))
         status = classify(options, dim, features, features + known * dim, result);
     zonal__free(features);
     return status;
 }
 
+void zonal__online_fini(zonal__online_work *work) {
+    zonal__features_destroy(work->queries);
+    zonal__features_destroy(work->memory);
+    *work = (zonal__online_work){0};
+}
+
 zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
-                               zonal__online_result *result) {
-    *result = (zonal__online_result){.protocol = options->protocol};
+                               zonal__online_work *work, zonal__online_result *result) {
+    *result = (zonal__online_result){.protocol = options->protocol, .probe_accuracy = NAN};
     switch (options->protocol) {
     case ZONAL__ONLINE_RETRIEVAL:
-        return run_retrieval(options, model, result);
+        return run_retrieval(options, model, work, result);
     case ZONAL__ONLINE_KNN:
-        return run_knn(options, model, result);
+        return run_knn(options, model, work, result);
     case ZONAL__ONLINE_NONE:
         break;
     }

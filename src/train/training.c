@@ -11,7 +11,8 @@
 #include "train/resume.h"
 #include "train/training_parts.h"
 
-enum { LEAST_INTERVAL = 100, USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_IMAGES = 16 };
+enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_IMAGES = 16 };
+enum { LEAST_EVAL_INTERVAL = 100, LEAST_DEVICE_EVAL_INTERVAL = 500 }; /* steps */
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -239,9 +240,12 @@ static void fill_optimiser(zonal__training *t) {
     optimiser->trust = s->trust;
 }
 
-static int64_t interval(int64_t asked, int64_t per_epoch) {
-    if (asked > 0) return asked;
-    return per_epoch > LEAST_INTERVAL ? per_epoch : LEAST_INTERVAL;
+/* An epoch, but no less than it takes for evaluations to be a small part of the time. */
+static int64_t eval_interval(const zonal__training *t) {
+    int64_t least =
+        zonal__device_is_host(t->device) ? LEAST_EVAL_INTERVAL : LEAST_DEVICE_EVAL_INTERVAL;
+    if (t->settings.eval_every > 0) return t->settings.eval_every;
+    return t->steps_per_epoch > least ? t->steps_per_epoch : least;
 }
 
 int64_t zonal__training_steps(const zonal__training *t) {
@@ -278,7 +282,7 @@ static zonal_status fill_schedule(zonal__training *t) {
     }
     schedule->base = s->lr;
     schedule->floor = s->final_lr;
-    s->eval_every = interval(s->eval_every, t->steps_per_epoch);
+    s->eval_every = eval_interval(t);
     return zonal__schedule_check(schedule);
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "core/memory.h"
 #include "train/training_work.h"
@@ -75,44 +76,58 @@ static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
     return ZONAL_OK;
 }
 
-static zonal_status write_step(zonal__training_work *w, const zonal__metrics *metrics) {
-    const zonal__training *t = w->training;
-    int64_t step = zonal__trainer_steps_done(w->trainer);
-    zonal__step_line line = {
-        .step = step, .epoch = (double)step / (double)t->steps_per_epoch, .metrics = *metrics};
+static zonal_status write_step(zonal__training_work *w, const zonal__step_line *line) {
     zonal__monitor monitor;
-    double now = zonal__training_now();
-    line.seconds = now - w->began;
-    line.images_per_second =
-        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
-    w->loss_sum += line.metrics.loss.total;
-    w->losses++;
-    ZONAL_TRY(read_monitor(w, &line.metrics, &monitor));
-    ZONAL_TRY(zonal__run_folder_add_step(&w->folder, &line));
-    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, step, &monitor));
-    ZONAL__TELL(w, logged, &line, &monitor);
-    mark(w);
-    return watch_collapse(w, step, &monitor);
+    ZONAL_TRY(read_monitor(w, &line->metrics, &monitor));
+    ZONAL_TRY(zonal__run_folder_add_step(&w->folder, line));
+    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, line->step, &monitor));
+    ZONAL__TELL(w, logged, line, &monitor);
+    return watch_collapse(w, line->step, &monitor);
 }
 
-static zonal_status log_step(zonal__training_work *w) {
+/* Reads what is to be said of a step. The saying takes the processor some milliseconds, and is left
+ * for when the next step is under way on its device: finish_log. */
+static zonal_status begin_log(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    zonal__metrics metrics;
+    int64_t step = zonal__trainer_steps_done(w->trainer);
+    double now;
+    w->line = (zonal__step_line){.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
     ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics));
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &w->line.metrics));
     ZONAL_TRY(read_first_view(w));
-    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &metrics) : ZONAL_OK);
+    now = zonal__training_now();
+    w->line.seconds = now - w->began;
+    w->line.images_per_second =
+        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
+    w->loss_sum += w->line.metrics.loss.total;
+    w->losses++;
+    w->has_line = 1;
+    mark(w);
+    return ZONAL_OK;
+}
+
+static zonal_status finish_log(zonal__training_work *w) {
+    const zonal__training *t = w->training;
+    if (!w->has_line) return ZONAL_OK;
+    w->has_line = 0;
+    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &w->line) : ZONAL_OK);
 }
 
 /* All ranks compute features; rank 0 makes a score of them. */
 static zonal_status evaluate(zonal__training_work *w) {
+    const zonal__training *t = w->training;
     int64_t step = zonal__trainer_steps_done(w->trainer);
-    double start = zonal__training_now();
+    double start = zonal__training_now(), epoch = (double)step / (double)t->steps_per_epoch;
+    zonal__online_options online = t->online;
     zonal__online_result result;
     ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &result));
-    if (!zonal__training_leads(w->training)) return ZONAL_OK;
+    if (w->probe) ZONAL_TRY(zonal__trainer_probe(w->trainer, w->probe));
+    online.probe = w->probe;
+    ZONAL_TRY(zonal__online_run(&online, zonal__trainer_model(w->trainer), &w->online, &result));
+    if (!zonal__training_leads(t)) return ZONAL_OK;
     ZONAL_TRY(zonal__run_folder_add_eval(&w->folder, step, &result));
+    if (w->probe)
+        ZONAL_TRY(zonal__run_folder_add_probe(&w->folder, step, epoch, result.probe_accuracy));
     ZONAL__TELL(w, evaluated, step, &result);
     w->score = zonal__online_score(&result);
     zonal__estimate_evaluated(&w->estimate, zonal__training_now() - start);
@@ -142,6 +157,7 @@ static zonal_status write_checkpoint(zonal__training_work *w) {
 static zonal_status save(zonal__training_work *w) {
     const zonal__training *t = w->training;
     zonal__metrics metrics;
+    ZONAL_TRY(finish_log(w)); /* its line comes before the checkpoint */
     ZONAL_TRY(wait_for_steps(w));
     ZONAL_TRY(zonal__trainer_metrics(w->trainer, &metrics)); /* what is not finite is not kept */
     return zonal__job_all(t->job, zonal__training_leads(t) ? write_checkpoint(w) : ZONAL_OK);
@@ -162,7 +178,8 @@ static zonal_status after_step(zonal__training_work *w, int *stopping) {
     const zonal__training *t = w->training;
     int due = zonal__cadence_due(&w->cadence, zonal__trainer_steps_done(w->trainer)), wanted = 0;
     w->score = NAN;
-    if (due & ZONAL__DUE_LOG) ZONAL_TRY(log_step(w));
+    if (due & ZONAL__DUE_LOG) ZONAL_TRY(begin_log(w));
+    if (due & ZONAL__DUE_EVAL || zonal__device_is_host(t->device)) ZONAL_TRY(finish_log(w));
     if (due & ZONAL__DUE_EVAL) ZONAL_TRY(zonal__job_all(t->job, judge(w)));
     ZONAL_TRY(
         zonal__job_any(t->job, w->events.stop && w->events.stop(w->events.context), stopping));
@@ -209,19 +226,42 @@ static void begin_estimate(zonal__training_work *w) {
         w->training->online.protocol == ZONAL__ONLINE_NONE ? 0 : w->cadence.eval_every;
     w->estimate.checkpoint_every = w->cadence.checkpoint_every;
     w->estimate.eval_work = eval_work(w->training);
+    w->estimate.started = w->started;
     zonal__estimate_begin(&w->estimate, zonal__training_now());
+}
+
+static void tell(const zonal__training_work *w, const zonal__estimated *estimated) {
+    ZONAL__TELL(w, estimated, estimated, w->estimate.total - w->estimate.first);
+}
+
+static void on_part_of_step(void *context, double loaded, double computed) {
+    zonal__training_work *w = context;
+    zonal__estimate_part part = {
+        .loaded = loaded, .computed = computed, .now = zonal__training_now()};
+    zonal__estimated estimated;
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        part.user = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec;
+        part.system = (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
+    }
+    if (zonal__estimate_within(&w->estimate, &part, &estimated)) tell(w, &estimated);
 }
 
 static void tell_estimate(zonal__training_work *w, int64_t step) {
     zonal__estimated estimated;
     if (zonal__estimate_step(&w->estimate, step, zonal__training_now(), &estimated))
-        ZONAL__TELL(w, estimated, &estimated, w->estimate.total - w->estimate.first);
+        tell(w, &estimated);
 }
 
 /* What can fail before a step on one rank alone; a full disk is told at once. */
 static zonal_status fetch(zonal__training_work *w) {
+    double start = zonal__training_now();
     if (zonal__training_leads(w->training)) ZONAL_TRY(zonal__run_folder_status(&w->folder));
-    return zonal__trainer_fetch(w->trainer);
+    ZONAL_TRY(zonal__trainer_fetch(w->trainer));
+    if (zonal__device_is_host(
+            w->training->device)) /* elsewhere it is the device that is waited for */
+        zonal__estimate_waited(&w->estimate, zonal__training_now() - start);
+    return ZONAL_OK;
 }
 
 static zonal_status finish_folder(zonal__training_work *w) {
@@ -240,10 +280,12 @@ static zonal_status make_steps(zonal__training_work *w) {
     begin_cadence(w);
     begin_watch(w);
     begin_estimate(w);
+    if (w->events.estimated) zonal__trainer_listen(w->trainer, on_part_of_step, w);
     ZONAL__TELL(w, progressed, step);
     while (step < w->cadence.total && !stopping) {
         ZONAL_TRY(zonal__job_all(job, fetch(w)));
         ZONAL_TRY(zonal__trainer_step(w->trainer));
+        ZONAL_TRY(finish_log(w));
         step = zonal__trainer_steps_done(w->trainer);
         tell_estimate(w, step);
         ZONAL_TRY(after_step(w, &stopping));
@@ -292,7 +334,8 @@ static void fill_result(const zonal__training_work *w, zonal__training_result *r
 
 zonal_status zonal__training_run(zonal__training *t, const zonal__training_events *events,
                                  zonal__training_result *result) {
-    zonal__training_work w = {.training = t, .folder = {.lock = -1}};
+    zonal__training_work w = {
+        .training = t, .folder = {.lock = -1}, .started = zonal__training_now()};
     zonal_error failure;
     zonal_status status;
     if (t->source)

@@ -46,7 +46,7 @@ typedef struct zonal__training_events {
     void (*begun)(void *context, const zonal__training_start *start);
     /* The number of steps done: before the first, and after each. */
     void (*progressed)(void *context, int64_t step);
-    /* Once or twice in a run: how long it will take. */
+    /* Once, and again where it has to be corrected; also within a step: how long it will take. */
     void (*estimated)(void *context, const zonal__estimated *estimated, int64_t steps_left);
     void (*logged)(void *context, const zonal__step_line *line, const zonal__monitor *monitor);
     void (*evaluated)(void *context, int64_t step, const zonal__online_result *result);

@@ -36,11 +36,16 @@ typedef struct zonal__training_work {
     zonal__cadence cadence;
     zonal__collapse_watch watch;
     zonal__estimate estimate;
-    float *projections; /* [views][rows][dim], rows being this rank's */
-    float *first_view;  /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
-    char *run;          /* several ranks: the folder's path, on all of them; else NULL */
-    double began;       /* seconds of the clock; those of earlier processes are taken off */
-    double marked;      /* when the present stretch of steps began */
+    zonal__online_work online;
+    zonal__step_line line; /* of the step that was read last */
+    int has_line;          /* 1: it is still to be written */
+    float *projections;    /* [views][rows][dim], rows being this rank's */
+    float *first_view; /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
+    float *probe;      /* a copy of the online probe; NULL: there is none */
+    char *run;         /* several ranks: the folder's path, on all of them; else NULL */
+    double started;    /* seconds of the clock: when the run was asked for */
+    double began;      /* seconds of the clock; those of earlier processes are taken off */
+    double marked;     /* when the present stretch of steps began */
     int64_t marked_step;
     double saved; /* when the last checkpoint was taken */
     double score; /* of the step at hand; NaN: it has none */

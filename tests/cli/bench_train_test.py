@@ -70,7 +70,16 @@ def test_lines():
         assert all(part["ms"] >= 0 and part["floor_ms"] is None
                    for l in layers for part in l.values() if isinstance(part, dict))
 
-    done = run("bench", "train", *SMALL, "--rows", "resnet18@32,resnet50@32/1", "--bare", "--json",
+    @case("/small and /v3: another stem, more views")
+    def _():
+        step, *layers = lines_of("--rows", "resnet18@16/small/v3", "--bare", "--profile")
+        assert step["views"] == 3 and abs(step["images_per_s"] * step["ms"] / 2000 - 1) < 1e-12
+        stem = layers[0]
+        assert stem["layer"].startswith("convolution 3x3/1 3-8 @16"), stem
+        # Three views of two images: every pixel has 27 products for each of 8 outputs.
+        assert abs(stem["forward"]["gflop"] / (2e-9 * 6 * 16 * 16 * 27 * 8) - 1) < 1e-12, stem
+
+    done = run("bench", "train", *SMALL, "--rows", "resnet18@16/small/v3,resnet50@32/1", "--bare", "--json",
                "--precision", "fp32", "--torch", cwd=SOURCE)
     name = "--torch: the same networks, a line of PyTorch's for each row"
     if "no torch module" in done.stderr:
@@ -97,7 +106,9 @@ def test_lines():
 
 def test_refusals():
     for row in ("resnet19@32", "resnet18", "resnet18@", "resnet18@4", "resnet18@64/2", "vit@224",
-                "resnet18@64x", "resnet18@64,", "resnet18@64/1/1", "r" * 100):
+                "resnet18@64x", "resnet18@64,", "resnet18@64/1/1", "resnet18@64/v1", "resnet18@64/v33",
+                "resnet18@64/v", "resnet18@64/v8x", "resnet18@64/v4/v8", "resnet18@64/smal", "resnet18@64/",
+                "r" * 100):
         refused(f"--rows {row[:20]}", 2, "--rows", "bench", "train", "--rows", row)
     refused("too many rows", 2, "at most 16", "bench", "train", "--rows",
             ",".join(["resnet18@16"] * 17))

@@ -361,8 +361,10 @@ def test_bench():
         done = run("bench", "data", "textures:disk", "--count", 40, "--size", 64, "--side", 32,
                    "--json")
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [line["what"] for line in lines] == ["read", "crop", "loader"], done.stderr
+        assert [line["what"] for line in lines] == ["read", "crop", "loader", "stream"], done.stderr
         assert lines[0]["images"] == 40
+        # Of a whole texture as it is stored: 64 x 64 bytes.
+        assert abs(lines[3]["gb_per_s"] * lines[3]["seconds"] / (40 * 64 * 64 / 1e9) - 1) < 1e-4, lines[3]
 
     refused("a comparison of textures", 2, "--torch", "bench", "augment", "--kind", "texture",
             "--torch")

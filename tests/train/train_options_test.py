@@ -4,6 +4,9 @@ the whole time. ZONAL_PROGRAM is the program to test."""
 import json
 import os
 import struct
+import subprocess
+import sys
+import time
 
 from harness import case, refused, run_tests, skip
 from run_folder_test import TEXTURES, TINY, clear, read, train, trained, write, write_folder
@@ -204,5 +207,51 @@ def test_config():
     clear()
 
 
+# ---- how long it will take -----------------------------------------------------------------------
+
+
+def seconds_until_estimate(arguments, most=40):
+    """Until the line is in the log; the run is then killed. The log goes with it."""
+    began = time.monotonic()
+    with subprocess.Popen([os.environ["ZONAL_PROGRAM"], "train", *map(str, arguments)],
+                          stdout=subprocess.PIPE, text=True) as process:
+        log = arguments[arguments.index("--out") + 1] + "/log.txt"
+        took, text = None, ""
+        while took is None and time.monotonic() - began < most and process.poll() is None:
+            time.sleep(0.2)
+            text = read(log).decode() if os.path.exists(log) else ""
+            if "\ntime " in text:
+                took = time.monotonic() - began
+        time.sleep(0.2)
+        text = read(log).decode() if os.path.exists(log) else ""
+        process.kill()
+        printed = process.stdout.read()
+    return took, text, printed
+
+
+def test_estimate():
+    slow = ["textures:disk", "--side", 224, "--network", "resnet50", "--batch", 16, "--precision", "fp32",
+            "--device", "cpu", "--threads", 1, "--workers", 1]
+
+    @case("a run whose first step takes longer than 20 s says within them how long it takes")
+    def _():
+        took, text, printed = seconds_until_estimate([*slow, "--out", "slow"])
+        assert took is not None and took <= 20, (took, text)
+        estimate = text[text.index("\ntime ") :]
+        for flag in ("--epochs", "--side", "--network", "--width", "--device cuda"):
+            assert flag in " ".join(estimate.split()), estimate
+        assert estimate.strip() in printed, printed  # a pipe has it at once
+
+    @case("with --quiet the log alone has it")
+    def _():
+        took, text, printed = seconds_until_estimate([*slow, "--out", "quiet", "--quiet"])
+        assert took is not None and took <= 20 and printed == "", (took, text, printed)
+
+    clear()
+
+
 if __name__ == "__main__":
-    run_tests(test_init, test_absurd, test_warnings, test_help, test_config)
+    if sys.argv[1:] == ["estimate"]:
+        run_tests(test_estimate)
+    else:
+        run_tests(test_init, test_absurd, test_warnings, test_help, test_config)

@@ -54,7 +54,9 @@ static const zonal__cli_usage usage = {
         "  read     one thread, each image as it is stored, at full size\n"
         "  crop     one thread, read (JPEG: scaled, as long as both sides stay at least\n"
         "           --side), then a random crop resampled to --side\n"
-        "  loader   the same by the loader's threads, in batches\n",
+        "  loader   the same by the loader's threads, in batches\n"
+        "  stream   whole images at full size by the loader's threads, as a GPU gets them\n"
+        "           that makes the views itself\n",
     .argument = "SOURCE",
     .least = 1,
     .most = 1};
@@ -116,14 +118,16 @@ static void crop_augmentation(zonal__augmentation *augmentation) {
         augmentation->solarise = 0;
 }
 
-static zonal_status time_loading(const settings *s, const char *path, int workers, result *r) {
+/* raw: whole images at full size, for a device that makes the views. */
+static zonal_status time_loading(const settings *s, const char *path, int workers, int raw,
+                                 result *r) {
     zonal__source *source;
     zonal__loader *loader = NULL;
     zonal__augmentation augmentation;
     const zonal__batch *batch;
     zonal_status status;
     crop_augmentation(&augmentation);
-    ZONAL_TRY(open_source(s, path, (int)s->side, &source));
+    ZONAL_TRY(open_source(s, path, raw ? 0 : (int)s->side, &source));
     int64_t wanted = how_many(s, source);
     zonal__loader_options options = {.source = source,
                                      .batch = wanted < 64 ? wanted : 64,
@@ -135,15 +139,17 @@ static zonal_status time_loading(const settings *s, const char *path, int worker
                                      .channels = source->channels == 1 ? 1 : 3,
                                      .dtype = ZONAL_DTYPE_BF16,
                                      .in_order = 1,
+                                     .raw = raw,
                                      .workers = workers};
     double begin = zonal__now();
     ZONAL_TRY_GOTO(status, done, zonal__loader_create(&options, &loader));
     while (r->images < wanted) {
         ZONAL_TRY_GOTO(status, done, zonal__loader_next(loader, &batch));
         r->images += batch->count;
+        r->bytes +=
+            raw ? (int64_t)batch->bytes : batch->count * s->side * s->side * options.channels;
     }
     r->seconds = zonal__now() - begin;
-    r->bytes = r->images * s->side * s->side * options.channels;
 done:
     zonal__loader_destroy(loader);
     zonal__source_close(source);
@@ -151,16 +157,18 @@ done:
 }
 
 static zonal_status run(const settings *s, const char *path) {
-    result read = {0}, crop = {0}, load = {0};
+    result read = {0}, crop = {0}, load = {0}, streamed = {0};
     if (!s->json)
         printf("%-8s %8s %10s %10s %12s %8s\n", "", "threads", "images", "seconds", "images/s",
                "GB/s");
     ZONAL_TRY(time_reading(s, path, &read));
     print_row(s, "read", 1, &read);
-    ZONAL_TRY(time_loading(s, path, 1, &crop));
+    ZONAL_TRY(time_loading(s, path, 1, 0, &crop));
     print_row(s, "crop", 1, &crop);
-    ZONAL_TRY(time_loading(s, path, (int)s->threads, &load));
+    ZONAL_TRY(time_loading(s, path, (int)s->threads, 0, &load));
     print_row(s, "loader", zonal__pool_workers((int)s->threads), &load);
+    ZONAL_TRY(time_loading(s, path, (int)s->threads, 1, &streamed));
+    print_row(s, "stream", zonal__pool_workers((int)s->threads), &streamed);
     return ZONAL_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,10 +96,16 @@ static pid_t start(const char *python, const char *script, const char *const *ar
     return -1;
 }
 
+static const char *choose_python(int on_gpu) {
+    static const char debian[] = "/usr/bin/python3";
+    const char *asked = getenv("ZONAL_PYTHON");
+    if (asked && asked[0]) return asked;
+    return !on_gpu && access(debian, X_OK) == 0 ? debian : "python3";
+}
+
 zonal_status zonal__peer_run(const char *script, const char *const *arguments, int on_gpu,
                              void (*line)(void *context, const char *text), void *context) {
-    int debian = !on_gpu && access("/usr/bin/python3", X_OK) == 0;
-    const char *python = debian ? "/usr/bin/python3" : "python3";
+    const char *python = choose_python(on_gpu);
     char path[4200], text[ZONAL__PEER_LINE];
     FILE *lines = NULL;
     int status = 0;

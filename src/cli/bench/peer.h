@@ -13,8 +13,8 @@ enum { ZONAL__PEER_ARGUMENTS = 24, ZONAL__PEER_LINE = 1024 /* bytes of a line */
  * line(context, text) for each line it prints. The script is the one that was installed with the
  * program (share/zonal/bench) or belongs to its build folder, never one of the current folder.
  * Where there is no script, no Python or no PyTorch, that is said on stderr, and the status is
- * ZONAL_OK. Debian's own Python, which sees Debian's packages, is preferred; on_gpu: the first on
- * PATH, which is the one with a GPU's. */
+ * ZONAL_OK. The Python is $ZONAL_PYTHON; unless that is set Debian's own, which sees Debian's
+ * packages, or, on_gpu, the first on PATH, which is the one with a GPU's. */
 zonal_status zonal__peer_run(const char *script, const char *const *arguments, int on_gpu,
                              void (*line)(void *context, const char *text), void *context);
 

@@ -25,7 +25,7 @@ typedef struct settings {
     const char *device_name;
     const zonal__device *device;
     int precision, bare, graph, profile, torch, json;
-    int64_t batch, threads;
+    int64_t batch, threads, probe;
     double width;
     zonal__rates rates;
 } settings;
@@ -37,8 +37,8 @@ static const zonal__option table[] = {
      AT(rows),
      .metavar = "NETWORK@SIDE,...",
      .help = "what to time: resnet18, resnet34 or resnet50, and the side of the views, with /1 for "
-             "grey images; unless given resnet18 at 32, 64, 128/1 and 224 and resnet50 at 224 on "
-             "cuda, resnet18@64 on the cpu"},
+             "grey images, /small for CIFAR's stem and /v8 for 8 views of an image; unless given "
+             "ten of them on cuda, resnet18@64 on the cpu"},
     ZONAL__DEVICE_OPTION(settings, device_name, "cpu", "where to run"),
     {.name = "batch",
      .type = ZONAL__OPTION_INT,
@@ -75,6 +75,14 @@ static const zonal__option table[] = {
      AT(graph),
      .initial = "yes",
      .help = "cuda: replay the step as one CUDA graph, as training does"},
+    {.name = "probe",
+     .type = ZONAL__OPTION_INT,
+     AT(probe),
+     .initial = "0",
+     .least = 0,
+     .most = 65536,
+     .metavar = "CLASSES",
+     .help = "with an online probe of so many classes, as zonal train --probe has; 0: none"},
     {.name = "profile",
      .type = ZONAL__OPTION_FLAG,
      AT(profile),
@@ -102,19 +110,18 @@ static const zonal__option table[] = {
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal bench train [--rows NETWORK@SIDE,...] [--device NAME] [options]",
-    .description =
-        "Times one step of training: views through the network (ImageNet's stem) and a\n"
-        "projector 2048-2048-256, loss, backward, AdamW. First on views that lie on the\n"
-        "device, then with the augmentation, from images of noise in memory: the median\nover warm "
-        "windows of steps.\n",
+    .description = "Times one step of training: views through the network (ImageNet's stem unless\n"
+                   "/small) and a projector 2048-2048-256, loss, backward, AdamW. First on views\n"
+                   "that lie on the device, then with the augmentation, from images of noise in\n"
+                   "memory: the median over warm windows of steps.\n",
     .argument = NULL,
     .least = 0,
     .most = 0};
 
 /* One line of the table. */
 typedef struct row {
-    char name[LONGEST_NAME]; /* as given: "resnet18@128/1" */
-    int depth, side, channels;
+    char name[LONGEST_NAME]; /* as given: "resnet18@32/small/v8" */
+    int depth, side, channels, small_stem, views;
     zonal__train_bench_result bare, fed; /* fed: with the making of views; NAN: not measured */
 } row;
 
@@ -127,23 +134,41 @@ typedef struct session {
 
 /* ---- the rows -------------------------------------------------------------------------------- */
 
+/* What follows the side: "/1", "/small", "/v8", each once, in any order. Returns 0 for anything
+ * else. */
+static int parse_suffixes(const char *text, row *r) {
+    while (*text) {
+        size_t length = strcspn(text + 1, "/");
+        int end = 0;
+        if (*text++ != '/') return 0;
+        if (r->channels == 3 && length == 1 && *text == '1')
+            r->channels = 1;
+        else if (!r->small_stem && length == 5 && strncmp(text, "small", length) == 0)
+            r->small_stem = 1;
+        else if (r->views || sscanf(text, "v%2d%n", &r->views, &end) != 1 ||
+                 (size_t)end != length || r->views < 2 || r->views > ZONAL__TRAIN_BENCH_MOST_VIEWS)
+            return 0;
+        text += length;
+    }
+    if (!r->views) r->views = 2;
+    return 1;
+}
+
 static zonal_status parse_row(const char *text, size_t length, row *r) {
-    int used = 0, end = 0;
+    int end = 0;
     *r = (row){.channels = 3};
     if (length < sizeof r->name) {
         memcpy(r->name, text, length);
-        if (sscanf(r->name, "resnet%2d@%5d%n/%1d%n", &r->depth, &r->side, &used, &r->channels,
-                   &end) < 3)
-            end = used;
-        if (end > 0 && r->name[end] == '\0' && r->side >= 8 && r->side <= 1024 &&
-            (r->depth == 18 || r->depth == 34 || r->depth == 50) &&
-            (r->channels == 1 || r->channels == 3))
+        if (sscanf(r->name, "resnet%2d@%5d%n", &r->depth, &r->side, &end) == 2 && end > 0 &&
+            parse_suffixes(r->name + end, r) && r->side >= 8 && r->side <= 1024 &&
+            (r->depth == 18 || r->depth == 34 || r->depth == 50))
             return ZONAL_OK;
     }
     return ZONAL_FAIL(ZONAL_ARGUMENT,
                       "--rows: \"%.*s\" is not a network and side; write resnet18@64, with /1 "
-                      "behind it for grey images (resnet18, 34, 50; sides 8 to 1024)",
-                      (int)(length < 64 ? length : 64), text);
+                      "behind it for grey images, /small for CIFAR's stem, /v8 for 8 views "
+                      "(resnet18, 34, 50; sides 8 to 1024; 2 to %d views)",
+                      (int)(length < 64 ? length : 64), text, ZONAL__TRAIN_BENCH_MOST_VIEWS);
 }
 
 static zonal_status parse_rows(session *e, const char *text) {
@@ -162,13 +187,16 @@ static zonal__train_bench_options bench_options(const session *e, const row *r) 
     return (zonal__train_bench_options){.depth = r->depth,
                                         .side = r->side,
                                         .channels = r->channels,
+                                        .small_stem = r->small_stem,
+                                        .views = r->views,
                                         .width = s->width,
                                         .batch = e->batch,
                                         .dtype = s->precision ? ZONAL_DTYPE_BF16 : ZONAL_DTYPE_FP32,
                                         .device = s->device,
                                         .threads = (int)s->threads,
                                         .method = s->method,
-                                        .no_graph = !s->graph};
+                                        .no_graph = !s->graph,
+                                        .probe_classes = (int)s->probe};
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -180,9 +208,9 @@ static double images_per_s(const session *e, double ms) {
 static void print_head(const session *e) {
     const settings *s = e->settings;
     if (s->json) return;
-    printf("one step: %lld images x %d views, %s, AdamW, %s on %s\n\n", (long long)e->batch,
-           ZONAL__TRAIN_BENCH_VIEWS, s->method, dtypes[s->precision], s->device->name);
-    printf("%-15s %9s %10s %10s %6s%s\n", "", "ms", "images/s", "with views", "speed",
+    printf("one step: %lld images x 2 views unless said, %s, AdamW, %s on %s\n\n",
+           (long long)e->batch, s->method, dtypes[s->precision], s->device->name);
+    printf("%-21s %9s %10s %10s %6s%s\n", "", "ms", "images/s", "with views", "speed",
            zonal__device_is_host(s->device) ? "" : "   device MiB");
 }
 
@@ -195,7 +223,7 @@ static void print_row_json(const session *e, const row *r) {
     zonal__json_key_text(&json, "precision", dtypes[s->precision]);
     zonal__json_key_text(&json, "method", s->method);
     zonal__json_key_int(&json, "batch", e->batch);
-    zonal__json_key_int(&json, "views", ZONAL__TRAIN_BENCH_VIEWS);
+    zonal__json_key_int(&json, "views", r->views);
     zonal__json_key_double(&json, "width", s->width);
     zonal__json_key_int(&json, "parameters", r->bare.parameters);
     zonal__json_key_double(&json, "ms", r->bare.ms);
@@ -216,7 +244,7 @@ static void print_row(const session *e, const row *r) {
         print_row_json(e, r);
         return;
     }
-    printf("%-15s %9.3f %10.0f", r->name, r->bare.ms, images_per_s(e, r->bare.ms));
+    printf("%-21s %9.3f %10.0f", r->name, r->bare.ms, images_per_s(e, r->bare.ms));
     if (isnan(r->fed.ms))
         printf(" %10s %6s", "-", "");
     else
@@ -233,7 +261,7 @@ static zonal_status profile_row(const session *e, const row *r,
     const settings *s = e->settings;
     const zonal__profile_options o = {.network = zonal__train_bench_network(options),
                                       .device = options->device,
-                                      .n = ZONAL__TRAIN_BENCH_VIEWS * e->batch,
+                                      .n = r->views * e->batch,
                                       .side = r->side,
                                       .threads = options->threads};
     /* The floors' rates are a GPU's. */
@@ -289,9 +317,9 @@ static void print_ratio(void *context, const char *line) {
         printf("{\"row\": \"%s\", \"ms\": %.17g, \"torch\": %.*s}\n", r->name, r->bare.ms,
                (int)strcspn(line, "\n"), line);
     } else if (isnan(ms)) {
-        printf("%-15s %9.3f %10s\n", r->name, r->bare.ms, "failed");
+        printf("%-21s %9.3f %10s\n", r->name, r->bare.ms, "failed");
     } else {
-        printf("%-15s %9.3f %10.3f %6.2f", r->name, r->bare.ms, ms, ms / r->bare.ms);
+        printf("%-21s %9.3f %10.3f %6.2f", r->name, r->bare.ms, ms, ms / r->bare.ms);
         if (!isnan(peak)) printf(" %10.0f %10.0f", r->bare.device_bytes / 1048576, peak);
         printf("  %s\n", mode);
     }
@@ -313,7 +341,7 @@ static zonal_status compare_with_torch(session *e) {
     snprintf(width, sizeof width, "%.17g", s->width);
     snprintf(threads, sizeof threads, "%lld", (long long)s->threads);
     if (!s->json)
-        printf("\n%-15s %9s %10s %6s%s\n", "", "zonal ms", "PyTorch ms", "ratio",
+        printf("\n%-21s %9s %10s %6s%s\n", "", "zonal ms", "PyTorch ms", "ratio",
                cuda ? "  zonal MiB PyTorch MiB" : "");
     return zonal__peer_run("train_torch.py", arguments, cuda, print_ratio, e);
 }
@@ -322,8 +350,10 @@ static zonal_status compare_with_torch(session *e) {
 
 static zonal_status run(const settings *s) {
     int cuda = !zonal__device_is_host(s->device);
-    const char *usual =
-        cuda ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224" : "resnet18@64";
+    const char *usual = cuda ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224,"
+                               "resnet18@32/small,resnet18@64/small,resnet18@64/v8,"
+                               "resnet18@64/v16,resnet18@32/small/v8"
+                             : "resnet18@64";
     session e = {.settings = s, .batch = s->batch ? s->batch : cuda ? 256 : 64};
     zonal_objective_options objective = ZONAL_OBJECTIVE_OPTIONS_INIT;
     ZONAL_TRY(parse_rows(&e, s->rows ? s->rows : usual));

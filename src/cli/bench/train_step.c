@@ -48,6 +48,10 @@ static zonal_status fill_noise(noise *n, const zonal__train_bench_options *o) {
         zonal__random_words(&random, (uint64_t)i, 0, word);
         memcpy(n->pixels + 16 * i, word, sizeof word);
     }
+    if (o->probe_classes == 0) return ZONAL_OK;
+    n->source.classes = o->probe_classes;
+    ZONAL_TRY(ZONAL_NEW(&n->source.labels, o->batch, "the labels"));
+    for (int64_t i = 0; i < o->batch; i++) n->source.labels[i] = (int32_t)(i % o->probe_classes);
     return ZONAL_OK;
 }
 
@@ -71,21 +75,24 @@ zonal__network_spec zonal__train_bench_network(const zonal__train_bench_options 
     network.depth = o->depth;
     network.channels = o->channels;
     network.width = o->width;
+    network.stem = o->small_stem ? ZONAL__STEM_SMALL : ZONAL__STEM_IMAGENET;
     network.dtype = o->dtype;
     return network;
 }
 
 static zonal_status fill_options(const zonal__train_bench_options *o, zonal__source *source,
-                                 zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS],
+                                 zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_MOST_VIEWS],
                                  zonal__trainer_options *out) {
     *out = (zonal__trainer_options){.device = o->device,
                                     .network = zonal__train_bench_network(o),
                                     .threads = o->threads,
                                     .no_graph = o->no_graph,
+                                    .probe_classes = o->probe_classes,
+                                    .probe_rate = 1e-3,
                                     .fixed_views = !o->with_views};
     out->objective.size = sizeof out->objective;
     ZONAL_TRY(zonal_objective_defaults(o->method, &out->objective));
-    for (int v = 0; v < ZONAL__TRAIN_BENCH_VIEWS; v++)
+    for (int v = 0; v < o->views; v++)
         if (o->channels == 1)
             zonal__augmentation_texture(&augmentations[v]);
         else
@@ -93,7 +100,7 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
     out->loader = (zonal__loader_options){.source = source,
                                           .batch = o->batch,
                                           .groups = 1,
-                                          .group = {{.views = ZONAL__TRAIN_BENCH_VIEWS,
+                                          .group = {{.views = o->views,
                                                      .width = o->side,
                                                      .height = o->side,
                                                      .augmentations = augmentations}},
@@ -217,7 +224,7 @@ done:
 zonal_status zonal__train_bench(const zonal__train_bench_options *options,
                                 zonal__train_bench_result *result) {
     zonal__source *source = NULL;
-    zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_VIEWS];
+    zonal__augmentation augmentations[ZONAL__TRAIN_BENCH_MOST_VIEWS];
     zonal__trainer_options trainer;
     zonal_status status;
     *result = (zonal__train_bench_result){0};

@@ -3,7 +3,7 @@
  * lie in memory. What "zonal bench train" prints; bench/train_torch.py makes the same step in
  * PyTorch.
  *
- * The step: two views of each image, a ResNet with ImageNet's stem, projector 2048-2048-256 with
+ * The step: two or more views of each image, a ResNet, projector 2048-2048-256 with
  * batch norm and GELU, AdamW.
  */
 #ifndef ZONAL_CLI_BENCH_TRAIN_STEP_H
@@ -11,10 +11,12 @@
 
 #include "cli/bench/layer_profile.h"
 
-enum { ZONAL__TRAIN_BENCH_VIEWS = 2 };
+enum { ZONAL__TRAIN_BENCH_MOST_VIEWS = 32 };
 
 typedef struct zonal__train_bench_options {
     int depth, side, channels; /* 1 channel: views of textures; 3: BYOL's of photographs */
+    int small_stem;            /* 1: CIFAR's, 3 x 3 without pooling; 0: ImageNet's */
+    int views;                 /* of each image */
     double width;
     int64_t batch; /* images */
     zonal_dtype dtype;
@@ -23,6 +25,7 @@ typedef struct zonal__train_bench_options {
     const char *method; /* the loss */
     int with_views;     /* 0: the step alone, on views that are there; 1: it makes its views */
     int no_graph;       /* CUDA, 1: launch by launch */
+    int probe_classes;  /* of an online probe; 0: none */
 } zonal__train_bench_options;
 
 typedef struct zonal__train_bench_result {

@@ -1,6 +1,7 @@
 #include "cli/train/print.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -218,9 +219,9 @@ void zonal__train_print_start(zonal__train_print *print, const zonal__training *
     say_run(print, t);
     say_loss(print, t);
     if (t->queries)
-        zonal__train_say(print, "eval      %s on %" PRId64 " image%s, every %" PRId64 " step%s",
-                         word(t, "eval", s->eval), t->queries->count,
-                         zonal__text_plural(t->queries->count), s->eval_every,
+        zonal__train_say(print, "eval      %s%s on %" PRId64 " image%s, every %" PRId64 " step%s",
+                         word(t, "eval", s->eval), s->probe ? " and the online probe" : "",
+                         t->queries->count, zonal__text_plural(t->queries->count), s->eval_every,
                          zonal__text_plural(s->eval_every));
     if (start->init) say_init(print, s->init, start->init);
     if (start->resumed) say_resumed(print, t, start);
@@ -228,35 +229,56 @@ void zonal__train_print_start(zonal__train_print *print, const zonal__training *
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+enum { SHORTENERS = 600 };
+
+static void add_text(char out[SHORTENERS], const char *format, ...) {
+    size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out + used, SHORTENERS - used, format, arguments);
+    va_end(arguments);
+}
+
 /* Options that would have an effect, with what they are now. */
-static void name_shorteners(const zonal__training *t, const zonal__estimated *e, char out[400]) {
+static void name_shorteners(const zonal__training *t, const zonal__estimated *e,
+                            char out[SHORTENERS]) {
     const zonal__train_settings *s = &t->settings;
-    int used = 0;
+    out[0] = '\0';
     if (s->steps > 0)
-        used += snprintf(out, 400, "--steps (now %" PRId64 ")", s->steps);
+        add_text(out, "--steps (now %" PRId64 ")", s->steps);
     else
-        used += snprintf(out, 400, "--epochs (now %" PRId64 ")", s->epochs);
-    used += snprintf(out + used, (size_t)(400 - used), ", --side (%" PRId64 ")", s->side);
-    if (s->network != 0) used += snprintf(out + used, (size_t)(400 - used), ", --network resnet18");
-    used += snprintf(out + used, (size_t)(400 - used), ", --width (%g)", s->width);
+        add_text(out, "--epochs (now %" PRId64 ")", s->epochs);
+    if (e->waiting > .3 * e->step)
+        add_text(out, ", images made smaller once (zonal data pack --side %" PRId64 ")",
+                 s->side > 224 ? s->side : 256);
+    if (e->at_least) return; /* of computing nothing is known */
+    add_text(out, ", --side (%" PRId64 ")", s->side);
+    if (s->network != 0) add_text(out, ", --network resnet18");
+    add_text(out, ", --width (%g)", s->width);
     if (s->precision == ZONAL__PRECISION_FP32 && zonal__training_gains_by_bf16(t))
-        used += snprintf(out + used, (size_t)(400 - used), ", --precision bf16");
+        add_text(out, ", --precision bf16");
     if (e->evaluations > .2 * e->seconds)
-        snprintf(out + used, (size_t)(400 - used), ", --eval-every (%" PRId64 ")", s->eval_every);
+        add_text(out, ", --eval-every (%" PRId64 ")", s->eval_every);
+    if (zonal__device_is_host(t->device))
+        add_text(out, zonal_device_count() > 1 ? ", --device cuda"
+                                               : "; or on a machine with a GPU (--device cuda)");
 }
 
 void zonal__train_print_estimate(zonal__train_print *print, const zonal__training *t,
                                  const zonal__estimated *e, int64_t steps_left) {
-    char words[40], shorter[400], evaluations[48] = "";
+    char words[40], shorter[SHORTENERS], note[64] = "";
     zonal__estimate_words(e->seconds, words);
-    if (e->evaluations > .05 * e->seconds)
-        snprintf(evaluations, sizeof evaluations, ", %.0f %% of it evaluations",
+    if (e->at_least)
+        snprintf(note, sizeof note, " for reading images alone");
+    else if (e->evaluations > .05 * e->seconds)
+        snprintf(note, sizeof note, ", %.0f %% of it evaluations",
                  100 * e->evaluations / e->seconds);
-    zonal__train_say(print, "time      about %s for %" PRId64 " step%s of %.3g s%s", words,
-                     steps_left, zonal__text_plural(steps_left), e->step, evaluations);
+    zonal__train_say(print, "time      %s %s for %" PRId64 " step%s of %.3g s%s",
+                     e->at_least ? "over" : "about", words, steps_left,
+                     zonal__text_plural(steps_left), e->step, note);
     if (e->seconds < 3600) return;
     name_shorteners(t, e, shorter);
-    zonal__train_say(print, "          shorter with other %s", shorter);
+    zonal__train_say(print, "          to shorten it: %s", shorter);
 }
 
 void zonal__train_print_begin_steps(zonal__train_print *print, int64_t total, double seconds) {
@@ -302,7 +324,10 @@ void zonal__train_print_eval(zonal__train_print *print, int64_t step,
                          "%%",
                          step, 100 * result->r1, 100 * result->r3, 100 * result->r5,
                          100 * result->map);
-    else
+    else if (isnan(result->probe_accuracy))
         zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%", step,
                          100 * result->accuracy);
+    else
+        zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%; online probe: %.1f %%", step,
+                         100 * result->accuracy, 100 * result->probe_accuracy);
 }
