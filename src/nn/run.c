@@ -4,7 +4,9 @@
  *
  * A convolution and the norm that reads it become one layer where the device folds them
  * (backend/training/nn.h, PRODUCT_NORM): the norm's step then has the convolution's input and
- * weights, and the convolution's own step is left out.
+ * weights, and the convolution's own step is left out. Where such a norm with a residual is read by
+ * a convolution that goes back last of its readers, that one may be masked: it makes the norm's
+ * dresidual at once, of both gradients.
  */
 #include "nn/run.h"
 
@@ -19,6 +21,7 @@ typedef struct step {
     zonal__layer_spec spec;
     int out_h, out_w, out_channels;
     int left_out;               /* a convolution: the norm behind it does its work */
+    int masked_by_reader;       /* a norm: a masked convolution has made its dresidual */
     zonal__layer *layer;        /* NULL where it is left out */
     zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
     int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
@@ -128,10 +131,33 @@ static int is_left_out(zonal__run *run, int i) {
     return table->folds(&spec);
 }
 
+static int reads(const zonal__node *node, int x) {
+    return node->x == x || node->residual == x;
+}
+
+/* Whether the convolution of node i, which is described, can be masked: another node goes back
+ * before it to the same norm. */
+static int is_masked(const zonal__run *run, int i) {
+    const zonal__graph *graph = &run->model->graph;
+    int x = graph->nodes[i].x, others = 0;
+    zonal__layer_spec spec = run->steps[i].spec;
+    if (x < 0 || run->steps[x].spec.kind != ZONAL__LAYER_PRODUCT_NORM ||
+        graph->nodes[x].residual < 0 || spec.kind != ZONAL__LAYER_CONVOLUTION)
+        return 0;
+    for (int k = x + 1; k < run->count; k++)
+        if (k != i && reads(&graph->nodes[k], x)) {
+            if (k < i) return 0;
+            others++;
+        }
+    spec.masked = 1;
+    return others == 1 && run->model->table->folds(&spec);
+}
+
 static zonal_status make_step(zonal__run *run, int i) {
     step *s = &run->steps[i];
     s->left_out = is_left_out(run, i);
     describe(run, i, &s->spec);
+    s->spec.masked = !s->left_out && is_masked(run, i);
     ZONAL_TRY(zonal__layer_shape(&s->spec, &s->out_h, &s->out_w, &s->out_channels));
     s->work = work_of(s);
     if (s->left_out) return ZONAL_OK;
@@ -190,14 +216,20 @@ static int note_gradient(const zonal__run *run, zonal__lifetime (*life)[NODE_ARR
 }
 
 static void plan_backward(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS]) {
+    const zonal__node *nodes = run->model->graph.nodes;
     for (int i = run->count - 1; i >= 0; i--) {
-        const zonal__node *node = &run->model->graph.nodes[i];
+        const zonal__node *node = &nodes[i];
         step *s = &run->steps[i];
         if (s->left_out) continue;
         life[i][SAVED] = (zonal__lifetime){.bytes = run->model->table->saved_bytes(s->layer),
                                            .first = i,
                                            .last = time_back(run, i)};
-        s->dresidual = note_gradient(run, life, i, node->residual);
+        if (s->spec.masked) { /* writes what the norm before it would */
+            run->steps[node->x].masked_by_reader = 1;
+            run->steps[node->x].dresidual = note_gradient(run, life, i, nodes[node->x].residual);
+            continue;
+        }
+        if (!s->masked_by_reader) s->dresidual = note_gradient(run, life, i, node->residual);
         s->dx = note_gradient(run, life, i, source_of(run, i));
     }
 }
@@ -234,6 +266,16 @@ static void point_to_parameters(const zonal__model *model, const zonal__node *no
     }
 }
 
+/* A masked convolution writes the dresidual of the norm that it reads. */
+static void point_to_mask(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) {
+    int norm = run->model->graph.nodes[i].x;
+    const step *n = &run->steps[norm];
+    zonal__layer_arrays *arrays = &run->steps[i].arrays;
+    arrays->dx = array_of(run, life, run->model->graph.nodes[norm].residual, n->dresidual);
+    arrays->dx_more = array_of(run, life, norm, DY);
+    arrays->mask = run->model->table->mask(n->layer, array_of(run, life, norm, SAVED));
+}
+
 static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) {
     const zonal__node *node = &run->model->graph.nodes[i];
     step *s = &run->steps[i];
@@ -246,6 +288,8 @@ static void point(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) 
     s->arrays.dy_more = array_of(run, life, i, DY_MORE);
     s->arrays.dx = array_of(run, life, source_of(run, i), s->dx);
     s->arrays.dresidual = array_of(run, life, node->residual, s->dresidual);
+    if (s->spec.masked) point_to_mask(run, life, i);
+    if (s->masked_by_reader) s->arrays.dy = s->arrays.dy_more = NULL;
     point_to_parameters(run->model, node, &s->arrays);
     if (folded_into(run, i)) point_to_weight(run->model, folded_into(run, i), &s->arrays);
 }

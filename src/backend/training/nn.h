@@ -42,6 +42,10 @@
  *     left without it. That array is not rounded to dtype. Only for specs that the table folds;
  *     everyone else makes the two layers. dresidual is always wanted, and dy_more comes only with a
  *     residual.
+ *     Where a convolution that reads y is masked (also only where the table folds it), it does the
+ *     first step on the way back: with the mask of this layer it gives, in place of its dx,
+ *     relu'(y) (dx + dx_more), dx_more being the other gradient of y. That is this layer's
+ *     dresidual; its backward then gets dy NULL.
  *
  * A NaN is passed on to every y that it reaches: relu and MAX_POOL do not swallow it, so that a
  * step gone wrong shows in the loss. The derivative of relu at 0 is 0.
@@ -96,6 +100,7 @@ typedef struct zonal__layer_spec {
     int bias;                     /* linear: 1 with a bias */
     zonal__activation activation; /* norm, activation, norm pool */
     int residual;                 /* norm: 1 with a residual */
+    int masked;                   /* convolution: 1 where x is masked (PRODUCT_NORM) */
     float epsilon, momentum;      /* norm; 0: 1e-5, 0.1 */
     zonal_dtype dtype;            /* of activations and weights: fp32 or bf16 */
     int forward_only;             /* 1: backward is never called, nothing is saved for it */
@@ -106,6 +111,12 @@ typedef struct zonal__layer_spec {
     const zonal_communicator *communicator;
     int64_t all_n;
 } zonal__layer_spec;
+
+/* What a PRODUCT_NORM and the masked convolution that reads its y share, in the former's "saved": a
+ * table knows its own. */
+typedef struct zonal__layer_mask {
+    void *signs, *sums;
+} zonal__layer_mask;
 
 /* The arrays of one run; those a layer or direction does not name are not looked at. What a batch
  * norm has, a batch norm pool has as well, but for the residual. */
@@ -120,9 +131,11 @@ typedef struct zonal__layer_arrays {
     void *saved;   /* zonal__nn_table.saved_bytes, aligned to 64: what forward leaves to backward */
     void *scratch; /* zonal__nn_table.scratch_bytes, aligned to 64 */
     /* backward */
-    const void *dy;        /* dtype */
-    const void *dy_more;   /* dtype; norm, the max pools: NULL, or a second gradient of y */
-    void *dx, *dresidual;  /* dtype */
+    const void *dy;       /* dtype */
+    const void *dy_more;  /* dtype; norm, the max pools: NULL, or a second gradient of y */
+    void *dx, *dresidual; /* dtype */
+    const void *dx_more;  /* dtype; masked convolutions, with the mask of x */
+    zonal__layer_mask mask;
     float *dweight;        /* shape of weight, fp32 */
     float *dbias, *dscale; /* [k] or [c] */
     int accumulate;
@@ -142,8 +155,10 @@ typedef struct zonal__nn_table {
     zonal_status (*forward)(zonal__layer *layer, const zonal__layer_arrays *arrays, int training);
     zonal_status (*backward)(zonal__layer *layer, const zonal__layer_arrays *arrays);
     void (*set_stream)(zonal__layer *layer, void *stream); /* NULL for the host */
-    /* Whether the table makes this PRODUCT_NORM; NULL: none. */
+    /* Whether the table makes this PRODUCT_NORM, or this masked convolution; NULL: none. */
     int (*folds)(const zonal__layer_spec *spec);
+    /* The mask of a PRODUCT_NORM with a residual, in its "saved". */
+    zonal__layer_mask (*mask)(const zonal__layer *layer, void *saved);
 } zonal__nn_table;
 
 /* The sides and channels of y, and what every device's create checks first: ZONAL_SHAPE for sizes

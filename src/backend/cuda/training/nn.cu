@@ -96,8 +96,9 @@ static int folds(const zonal__layer_spec *spec) {
     return zonal__cuda_folds(spec);
 }
 
-static const zonal__nn_table table = {"cuda",  create,   destroy,    saved_bytes, scratch_bytes,
-                                      forward, backward, set_stream, folds};
+static const zonal__nn_table table = {
+    "cuda",  create,   destroy,    saved_bytes, scratch_bytes,
+    forward, backward, set_stream, folds,       zonal__cuda_fold_mask};
 
 extern "C" const zonal__nn_table *zonal__nn_cuda(void) {
     return &table;

@@ -1,7 +1,8 @@
 /*
  * Convolutions on CUDA: three plans (nn_plan.cuh), and for the first layer of a network in bf16
  * either own kernels (nn_stem_window.h: 7 x 7), where they do the shape, or plans on images and
- * weights whose channels are filled up (nn_stem.h: 3 x 3).
+ * weights whose channels are filled up (nn_stem.h: 3 x 3). To a masked x an own product goes back
+ * (nn_fold.cuh) instead of a plan.
  *
  * A filled layer keeps the filled images in "saved", from where the filter's gradient reads them,
  * or in scratch when it is made forward_only. For these two the input gradient, which training
@@ -13,6 +14,7 @@
  */
 #include "backend/cuda/training/nn.cuh"
 #include "backend/cuda/training/nn_direct.cuh"
+#include "backend/cuda/training/nn_fold.cuh"
 #include "backend/cuda/training/nn_plan.cuh"
 #include "backend/cuda/training/nn_stem.cuh"
 #include "backend/cuda/training/nn_stem_tile.cuh"
@@ -47,7 +49,7 @@ static zonal__plan_shape shape_of(const convolution *c, zonal__direction directi
 static int wants(const convolution *c, zonal__direction direction) {
     if (direction == ZONAL__FORWARD) return 1;
     if (c->layer.spec.forward_only) return 0;
-    return direction == ZONAL__FILTER || !c->filled;
+    return direction == ZONAL__FILTER || !(c->filled || c->layer.spec.masked);
 }
 
 static zonal_status create_own(convolution *c) {
@@ -55,6 +57,17 @@ static zonal_status create_own(convolution *c) {
     if (!c->layer.spec.forward_only) ZONAL_TRY(zonal__stem_filter_workspace(&c->window, &bytes));
     c->workspace = zonal__plan_round_up(bytes);
     return ZONAL_OK;
+}
+
+static zonal_status create_masked(convolution *c) {
+    const zonal__layer_spec *spec = &c->layer.spec;
+    if (!zonal__cuda_folds(spec))
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED,
+                          "this GPU has no masked convolution for %d to %d channels; use one that "
+                          "is not masked",
+                          spec->channels, spec->out_channels);
+    c->workspace = zonal__plan_round_up(zonal__fold_masked_workspace(spec));
+    return zonal__fold_masked_load();
 }
 
 static zonal_status create(zonal__layer *layer) {
@@ -67,6 +80,7 @@ static zonal_status create(zonal__layer *layer) {
     if (c->own) return create_own(c);
     c->filled =
         narrow && zonal__stem_is_filled(spec->channels, spec->kernel, spec->stride, spec->pad);
+    if (spec->masked) ZONAL_TRY(create_masked(c));
     for (int i = 0; i < 3; i++) {
         zonal__direction direction = (zonal__direction)i;
         if (!wants(c, direction)) continue;
@@ -174,6 +188,8 @@ static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arr
     zonal__plan_arrays filter = {arrays->x, arrays->dweight, arrays->dy, workspace,
                                  arrays->accumulate};
     ZONAL_TRY(zonal__plan_run(c->plan[ZONAL__FILTER], layer->stream, &filter));
+    if (c->layer.spec.masked)
+        return zonal__fold_masked_run(&layer->spec, layer->stream, arrays, workspace);
     if (!arrays->dx) return ZONAL_OK;
     zonal__plan_arrays data = {arrays->dx, arrays->weight, arrays->dy, workspace, 0};
     return zonal__plan_run(c->plan[ZONAL__DATA], layer->stream, &data);

@@ -51,7 +51,7 @@ typedef struct fold_numbers {
     float *covariance;           /* [channels][channels] */
     float *projected;            /* [out][channels]: W K */
     float2 *line;                /* [out]; backward [channels] */
-    const double *sum_g;         /* [out] */
+    double *sum_g;               /* [out] */
     const float *product;        /* [out][channels]: P */
     float2 *correction;          /* [out]: f slope, f (dbias/m - slope mean) */
     float *parts;                /* [PARTS][channels][channels]: of S */
@@ -330,16 +330,24 @@ static void destroy(zonal__layer *opaque) {
     zonal__plan_destroy(((fold_layer *)opaque)->filter);
 }
 
-int zonal__cuda_folds(const zonal__layer_spec *spec) {
+static int is_hopper(void) {
     int device, major, minor;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
+               cudaSuccess &&
+           major == 9 && minor == 0;
+}
+
+int zonal__cuda_folds(const zonal__layer_spec *spec) {
     int residual_or_none = spec->residual ? spec->activation == ZONAL__ACTIVATION_RELU
                                           : spec->activation == ZONAL__ACTIVATION_NONE;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+    if (spec->dtype != ZONAL_DTYPE_BF16 || spec->kernel != 1 || spec->stride != 1 || !is_hopper())
         return 0;
-    return major == 9 && minor == 0 && spec->dtype == ZONAL_DTYPE_BF16 && residual_or_none &&
-           spec->kernel == 1 && spec->stride == 1 && !spec->communicator &&
+    if (spec->kind == ZONAL__LAYER_CONVOLUTION)
+        return !spec->forward_only && spec->channels % 128 == 0 && spec->out_channels % 64 == 0;
+    return residual_or_none && !spec->communicator &&
            (spec->channels == 64 || spec->channels % 128 == 0) && spec->out_channels % 128 == 0 &&
            spec->out_channels >= 2 * spec->channels &&
            rows_of(spec) < INT32_MAX / spec->out_channels * (int64_t)64;
@@ -367,6 +375,7 @@ static size_t small_bytes(const fold_layer *layer) {
 static char *lay_saved(const fold_layer *layer, char *memory, fold_numbers *n) {
     const zonal__layer_spec *spec = &layer->head.spec;
     fold_memory m = {memory};
+    n->sum_g = (double *)take(&m, (size_t)spec->out_channels * sizeof(double));
     n->norm.mean = (float *)take(&m, (size_t)spec->out_channels * sizeof(float));
     n->norm.inverse = (float *)take(&m, (size_t)spec->out_channels * sizeof(float));
     n->mu = (float *)take(&m, (size_t)spec->channels * sizeof(float));
@@ -377,7 +386,6 @@ static char *lay_saved(const fold_layer *layer, char *memory, fold_numbers *n) {
 
 typedef struct fold_scratch {
     void *moments, *filter;
-    double *sum_g;
     float *product;
 } fold_scratch;
 
@@ -396,7 +404,6 @@ static char *lay_backward(const fold_layer *layer, char *memory, fold_numbers *n
     size_t channels = (size_t)spec->channels, out = (size_t)spec->out_channels;
     size_t tile = (size_t)(layer->shape.across * layer->shape.vector);
     fold_memory m = {memory};
-    s->sum_g = (double *)take(&m, out * sizeof(double));
     s->product = (float *)take(&m, small_bytes(layer));
     n->correction = (float2 *)take(&m, out * sizeof(float2));
     n->line = (float2 *)take(&m, channels * sizeof(float2));
@@ -423,6 +430,12 @@ static size_t scratch_bytes(const zonal__layer *opaque) {
 
 static char *aligned(void *memory) {
     return (char *)zonal__plan_round_up((size_t)memory);
+}
+
+zonal__layer_mask zonal__cuda_fold_mask(const zonal__layer *opaque, void *saved) {
+    fold_numbers n;
+    lay_saved((const fold_layer *)opaque, aligned(saved), &n);
+    return {n.norm.positive, n.sum_g};
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -485,13 +498,15 @@ static zonal_status forward(zonal__layer *opaque, const zonal__layer_arrays *arr
                                    n.line,
                                    opaque->spec.residual ? arrays->residual : NULL,
                                    training ? n.norm.positive : NULL,
-                                   arrays->y};
+                                   arrays->y,
+                                   NULL,
+                                   NULL};
     return zonal__fold_product_run(&product, opaque->stream);
 }
 
-/* g, wherever it is, and its sums. */
+/* g, wherever it is, and its sums, unless a masked convolution has made them. */
 static zonal_status find_gradient(const fold_layer *layer, const zonal__layer_arrays *arrays,
-                                  fold_numbers *n, const fold_scratch &s, const void **g) {
+                                  fold_numbers *n, const void **g) {
     int relu = layer->head.spec.residual;
     if (relu ? !arrays->dresidual : arrays->dy_more != NULL)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -500,8 +515,9 @@ static zonal_status find_gradient(const fold_layer *layer, const zonal__layer_ar
     n->norm.dy = arrays->dy;
     n->norm.dy_more = arrays->dy_more;
     n->norm.dresidual = arrays->dresidual;
-    n->norm.joined = s.sum_g;
+    n->norm.joined = n->sum_g;
     *g = relu ? arrays->dresidual : arrays->dy;
+    if (!arrays->dy) return ZONAL_OK;
     return zonal__launch(
         layer->head.stream, dim3((unsigned)(layer->sum_blocks * layer->shape.columns)),
         ZONAL__NN_THREADS, 0, 1, relu ? fold_gradient<true> : fold_gradient<false>, n->norm);
@@ -524,7 +540,9 @@ static zonal_status find_dx(const fold_layer *layer, const zonal__layer_arrays *
                                    n.line,
                                    NULL,
                                    NULL,
-                                   arrays->dx};
+                                   arrays->dx,
+                                   NULL,
+                                   NULL};
     return zonal__fold_product_run(&product, stream);
 }
 
@@ -538,9 +556,8 @@ static zonal_status backward(zonal__layer *opaque, const zonal__layer_arrays *ar
     n.norm.dscale = arrays->dscale;
     n.norm.dbias = arrays->dbias;
     n.dweight = arrays->dweight;
-    n.sum_g = s.sum_g;
     n.product = s.product;
-    ZONAL_TRY(find_gradient(layer, arrays, &n, s, &g));
+    ZONAL_TRY(find_gradient(layer, arrays, &n, &g));
     zonal__plan_arrays filter = {arrays->x, s.product, g, s.filter, 0};
     ZONAL_TRY(zonal__plan_run(layer->filter, opaque->stream, &filter));
     fold_totals<<<warps_for(n.out_channels), CHANNEL_THREADS, 0, opaque->stream>>>(n);

@@ -8,16 +8,20 @@
 #include "backend/cuda/training/nn.cuh"
 
 extern "C" {
-/* Whether this GPU makes a PRODUCT_NORM of such a spec. */
+/* For the table, on the current GPU. */
 int zonal__cuda_folds(const zonal__layer_spec *spec);
+zonal__layer_mask zonal__cuda_fold_mask(const zonal__layer *layer, void *saved);
 }
 
 /* ---- products (nn_fold_product.cu) ---------------------------------------------------------- */
 
+enum { ZONAL__FOLD_WORKSPACE = 1 << 19 };
+
 /* With t = x weight^T, x being both sources side by side,
  *
  *     y = t factor + offset                            or, with a residual,
- *     y = relu(t factor + offset + residual)
+ *     y = relu(t factor + offset + residual)           or, with sums,
+ *     y = t + residual where "positive" has a bit, else 0
  *
  * for rows of bf16; depths are multiples of 64, columns of 64 (of 128 with a residual). */
 typedef struct zonal__fold_product {
@@ -32,12 +36,25 @@ typedef struct zonal__fold_product {
      * that a tile's lie together. NULL: not wanted. */
     uint8_t *positive;
     void *y;
+    double *sums;    /* [columns]: y's columns, summed over the rows as they are stored; or NULL */
+    void *workspace; /* with sums: ZONAL__FOLD_WORKSPACE bytes */
 } zonal__fold_product;
 
 extern "C" {
 /* Loads the kernels, which a first launch would do too late for a graph's capture. */
 zonal_status zonal__fold_product_load(void);
 zonal_status zonal__fold_product_run(const zonal__fold_product *product, cudaStream_t stream);
+}
+
+/* ---- masked convolutions (nn_fold_masked.cu) --------------------------------------------------
+ */
+
+extern "C" {
+zonal_status zonal__fold_masked_load(void);
+size_t zonal__fold_masked_workspace(const zonal__layer_spec *spec);
+/* dx and the mask's sums, as backend/training/nn.h says. */
+zonal_status zonal__fold_masked_run(const zonal__layer_spec *spec, cudaStream_t stream,
+                                    const zonal__layer_arrays *arrays, void *workspace);
 }
 
 /* ---- means and covariances of channels (nn_fold_gram.cu) ------------------------------------- */

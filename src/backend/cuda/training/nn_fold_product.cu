@@ -21,12 +21,16 @@ enum {
     THREADS = MULTIPLIERS + 64
 };
 
+/* What becomes of t: see zonal__fold_product. */
+enum { AFFINE, RESIDUAL, MASK };
+
 typedef struct fold_args {
     int rows, columns;
     int across, tiles;      /* tiles of columns, all tiles */
     int first_steps, steps; /* of 64 elements: of the first source, of both */
     const float2 *line;
     uint8_t *positive;
+    float *partial; /* [blocks][columns of a block] */
 } fold_args;
 
 typedef struct fold_maps {
@@ -36,7 +40,9 @@ typedef struct fold_maps {
 template <int COLUMNS, int STAGES, int TILES> struct fold_layout {
     static constexpr int STAGE = PANEL + COLUMNS * 128;
     static constexpr int TILE = COLUMNS / 64 * PANEL;
-    static constexpr int BYTES = 1024 + STAGES * STAGE + TILES * TILE + COLUMNS * 8;
+    static constexpr int LINE = COLUMNS * 8;                    /* MASK has none */
+    static constexpr int SUMS = MULTIPLIERS / 32 * COLUMNS * 4; /* MASK alone */
+    static constexpr int BYTES = 1024 + STAGES * STAGE + TILES * TILE;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -69,13 +75,13 @@ __device__ static inline void bring_operands(const fold_maps &maps, const fold_a
 }
 
 /* The residual of tile t comes to the place of use number "use"; without one, the place is free. */
-template <int COLUMNS, bool RESIDUAL, int TILES>
+template <int COLUMNS, int END, int TILES>
 __device__ static inline void bring_tile(const fold_maps &maps, const fold_args &args,
                                          const fold_places &at, int column, int t, int use) {
     constexpr int TILE = COLUMNS / 64 * PANEL;
     uint32_t to = at.tile + use % TILES * TILE, full = at.tile_full + 8 * (use % TILES);
     if (t >= args.tiles) return;
-    if (!RESIDUAL) {
+    if (END == AFFINE) {
         tensor_arrive(full);
         return;
     }
@@ -84,13 +90,13 @@ __device__ static inline void bring_tile(const fold_maps &maps, const fold_args 
         tensor_load(to + i * PANEL, &maps.residual, column + 64 * i, t / args.across * ROWS, full);
 }
 
-template <int COLUMNS, bool RESIDUAL, int TILES>
+template <int COLUMNS, int END, int TILES>
 __device__ static inline void move_tiles(const fold_maps &maps, const fold_args &args,
                                          const fold_places &at, int column) {
     constexpr int TILE = COLUMNS / 64 * PANEL;
     int step = (int)gridDim.x, use = 0;
     for (int i = 0; i < TILES; i++)
-        bring_tile<COLUMNS, RESIDUAL, TILES>(maps, args, at, column, (int)blockIdx.x + i * step, i);
+        bring_tile<COLUMNS, END, TILES>(maps, args, at, column, (int)blockIdx.x + i * step, i);
     for (int t = (int)blockIdx.x; t < args.tiles; t += step, use++) {
         uint32_t from = at.tile + use % TILES * TILE;
         tensor_wait(at.tile_ready + 8 * (use % TILES), use / TILES & 1);
@@ -101,8 +107,8 @@ __device__ static inline void move_tiles(const fold_maps &maps, const fold_args 
         tensor_store_wait<TILES == 1 ? 0 : 1>();
         int freed = TILES == 1 ? use : use - 1;
         if (freed >= 0)
-            bring_tile<COLUMNS, RESIDUAL, TILES>(maps, args, at, column,
-                                                 t + (freed + TILES - use) * step, freed + TILES);
+            bring_tile<COLUMNS, END, TILES>(maps, args, at, column,
+                                            t + (freed + TILES - use) * step, freed + TILES);
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
@@ -135,11 +141,11 @@ __device__ static inline void multiply(const fold_args &args, const fold_places 
 }
 
 /* Two neighbouring columns of a row: t in, y out. *bits: whether each is above 0, or a NaN. */
-template <bool RESIDUAL>
+template <int END>
 __device__ static inline uint32_t finish_pair(float low, float high, uint32_t more, float4 line,
                                               uint32_t *bits) {
     float z0 = fmaf(low, line.x, line.y), z1 = fmaf(high, line.z, line.w), added[2];
-    if (!RESIDUAL) return nn_round_pair(z0, z1);
+    if (END == AFFINE) return nn_round_pair(z0, z1);
     nn_widen_pair(more, added);
     z0 += added[0], z1 += added[1];
     *bits = (z0 <= 0 ? 0u : 1u) | (z1 <= 0 ? 0u : 2u);
@@ -158,7 +164,7 @@ __device__ static inline void write_signs(const fold_args &args, uint32_t word, 
 }
 
 /* A tile from t in registers, in place of its residual. row: the thread's first, in the array. */
-template <int COLUMNS, bool RESIDUAL>
+template <int COLUMNS, int END>
 __device__ static inline void finish_tile(const fold_args &args, uint32_t tile, const float4 *line,
                                           int64_t row, int column, const float (&d)[COLUMNS / 2]) {
     int lane = (int)threadIdx.x % 32, in_tile = (int)threadIdx.x / 32 * 16 + lane / 4;
@@ -170,10 +176,10 @@ __device__ static inline void finish_tile(const fold_args &args, uint32_t tile, 
         for (int h = 0; h < 2; h++) {
             uint32_t where =
                 at + j / 8 * PANEL + h * 8 * 128 + (uint32_t)((j % 8 ^ (in_tile & 7)) << 4);
-            uint32_t bits = 0, more = RESIDUAL ? tensor_read(where) : 0;
-            tensor_write(where, finish_pair<RESIDUAL>(d[4 * j + 2 * h], d[4 * j + 2 * h + 1], more,
-                                                      pair, &bits));
-            if (!RESIDUAL) continue;
+            uint32_t bits = 0, more = END == RESIDUAL ? tensor_read(where) : 0;
+            tensor_write(
+                where, finish_pair<END>(d[4 * j + 2 * h], d[4 * j + 2 * h + 1], more, pair, &bits));
+            if (END == AFFINE) continue;
             word[h] |= bits << (j % 4 * 8 + lane % 4 * 2);
             if (j % 4 < 3) continue;
             write_signs(args, word[h], j / 4 % 4, row + 8 * h, column + 8 * (j - 3));
@@ -182,10 +188,77 @@ __device__ static inline void finish_tile(const fold_args &args, uint32_t tile, 
     }
 }
 
+/* ---- MASK ------------------------------------------------------------------------------------ */
+
+/* The signs of the thread's two rows, 64 columns each time. */
+template <int COLUMNS>
+__device__ static inline void read_signs(const fold_args &args, int64_t row, int column,
+                                         uint2 (&signs)[2][COLUMNS / 64]) {
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 64; i++) {
+            int64_t at = (column / 64 + i) * (int64_t)args.rows + row + 8 * h;
+            signs[h][i] = make_uint2(0, 0);
+            if (row + 8 * h < args.rows) signs[h][i] = ((const uint2 *)args.positive)[at];
+        }
+}
+
+/* Two neighbouring columns of a row: (t + more) where the bit is set; added to the sums as rounded.
+ * A NaN is passed on where it is not set, too. */
+__device__ static inline uint32_t mask_pair(float low, float high, uint32_t more, uint32_t bits,
+                                            float *sum) {
+    float pair[2];
+    nn_widen_pair(more, pair);
+    nn_widen_pair(nn_round_pair(low + pair[0], high + pair[1]), pair);
+    pair[0] *= (float)(bits & 1);
+    pair[1] *= (float)(bits >> 1 & 1);
+    sum[0] += pair[0];
+    sum[1] += pair[1];
+    return nn_round_pair(pair[0], pair[1]);
+}
+
+/* Adds v[] of the eight lanes that share columns, sharing out the columns by halves. The lane is
+ * left with two, of which the first has the number that is returned. */
+template <int HALF, int AWAY> __device__ static inline int add_lanes(float (&v)[16]) {
+    bool upper = threadIdx.x & AWAY;
+#pragma unroll
+    for (int i = 0; i < HALF; i++) {
+        float gives = upper ? v[i] : v[i + HALF], keeps = upper ? v[i + HALF] : v[i];
+        v[i] = keeps + __shfl_xor_sync(0xffffffffu, gives, AWAY);
+    }
+    if constexpr (AWAY > 4) return (upper ? HALF : 0) + add_lanes<HALF / 2, AWAY / 2>(v);
+    return upper ? HALF : 0;
+}
+
+/* "sums": the warp's, of the block's columns. */
+template <int COLUMNS>
+__device__ static inline void mask_tile(uint32_t tile, const uint2 (&signs)[2][COLUMNS / 64],
+                                        const float (&d)[COLUMNS / 2], float *sums) {
+    int lane = (int)threadIdx.x % 32, in_tile = (int)threadIdx.x / 32 * 16 + lane / 4;
+    uint32_t at = tile + in_tile * 128 + lane % 4 * 4;
+#pragma unroll
+    for (int q = 0; q < COLUMNS / 64; q++) {
+        float v[16] = {};
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const int j = i / 2, h = i % 2, number = 32 * q + 4 * j + 2 * h;
+            uint32_t where = at + q * PANEL + h * 8 * 128 + (uint32_t)((j ^ (in_tile & 7)) << 4);
+            uint32_t word = j < 4 ? signs[h][q].x : signs[h][q].y;
+            tensor_write(where, mask_pair(d[number], d[number + 1], tensor_read(where),
+                                          word >> (j % 4 * 8 + lane % 4 * 2) & 3, v + 2 * j));
+        }
+        int first = add_lanes<8, 16>(v); /* even: 2 j, of columns 8 j and so on */
+        float *to = sums + 64 * q + first / 2 * 8 + lane % 4 * 2;
+        to[0] += v[0];
+        to[1] += v[1];
+    }
+}
+
 #endif /* __CUDA_ARCH_FEAT_SM90_ALL */
 
 /* Registers: 96 for two blocks on a multiprocessor. */
-template <int COLUMNS, bool RESIDUAL, int STAGES, int TILES>
+template <int COLUMNS, int END, int STAGES, int TILES>
 __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
     fold_product(const __grid_constant__ fold_maps maps, const __grid_constant__ fold_args args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -199,7 +272,9 @@ __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
     at.empty = at.full + 8 * STAGES;
     at.tile_full = at.empty + 8 * STAGES;
     at.tile_ready = at.tile_full + 8 * TILES;
-    float2 *line = (float2 *)(raw + (at.tile - tensor_address(raw)) + TILES * layout::TILE);
+    char *rest = raw + (at.tile - tensor_address(raw)) + TILES * layout::TILE;
+    float2 *line = (float2 *)rest; /* AFFINE, RESIDUAL */
+    float *sums = (float *)rest;   /* MASK: [warps][COLUMNS] */
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int column = (int)blockIdx.x % args.across * COLUMNS; /* the grid is a multiple of "across" */
 
@@ -211,7 +286,9 @@ __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
             tensor_barrier_init(at.tile_ready + 8 * i, MULTIPLIERS / 32);
         tensor_barriers_publish();
     }
-    for (int i = (int)threadIdx.x; i < COLUMNS; i += THREADS) line[i] = args.line[column + i];
+    for (int i = (int)threadIdx.x; i < COLUMNS && END != MASK; i += THREADS)
+        line[i] = args.line[column + i];
+    for (int i = (int)threadIdx.x; i < layout::SUMS / 4 && END == MASK; i += THREADS) sums[i] = 0;
     __syncthreads();
 
     if (warp == MULTIPLIERS / 32) {
@@ -219,25 +296,52 @@ __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
         return;
     }
     if (warp > MULTIPLIERS / 32) {
-        if (lane == 0) move_tiles<COLUMNS, RESIDUAL, TILES>(maps, args, at, column);
+        if (lane == 0) move_tiles<COLUMNS, END, TILES>(maps, args, at, column);
         return;
     }
     float d[COLUMNS / 2];
     int use = 0, made = 0;
     for (int t = (int)blockIdx.x; t < args.tiles; t += (int)gridDim.x, made++) {
         int place = made % TILES;
+        int64_t row = (int64_t)(t / args.across) * ROWS + warp * 16 + lane / 4;
+        uint32_t tile = at.tile + place * layout::TILE;
+        uint2 signs[2][COLUMNS / 64];
+        if (END == MASK) read_signs<COLUMNS>(args, row, column, signs); /* early: they are far */
         multiply<COLUMNS, STAGES, TILES>(args, at, &use, d);
         tensor_wait(at.tile_full + 8 * place, made / TILES & 1);
-        finish_tile<COLUMNS, RESIDUAL>(args, at.tile + place * layout::TILE, (const float4 *)line,
-                                       (int64_t)(t / args.across) * ROWS + warp * 16 + lane / 4,
-                                       column, d);
+        if (END == MASK)
+            mask_tile<COLUMNS>(tile, signs, d, sums + warp * COLUMNS);
+        else
+            finish_tile<COLUMNS, END>(args, tile, (const float4 *)line, row, column, d);
         tensor_store_fence();
         __syncwarp();
         if (lane == 0) tensor_arrive(at.tile_ready + 8 * place);
     }
+    if (END != MASK) return;
+    asm volatile("bar.sync 1, %0;" ::"n"((int)MULTIPLIERS) : "memory");
+    for (int i = (int)threadIdx.x; i < COLUMNS; i += MULTIPLIERS) {
+        float total = 0;
+        for (int w = 0; w < MULTIPLIERS / 32; w++) total += sums[w * COLUMNS + i];
+        args.partial[(int64_t)blockIdx.x * COLUMNS + i] = total;
+    }
 #else
     __trap(); /* only the image for sm_90a has the instructions */
 #endif
+}
+
+/* MASK: the sums of 32 columns over the blocks that have them, in blocks of 32 x 8 threads. */
+__global__ static void fold_column_sums(const float *partial, int blocks, int across, int columns,
+                                        double *sums) {
+    __shared__ double part[8][32];
+    int c = (int)(blockIdx.x * 32 + threadIdx.x);
+    double sum = 0;
+    for (int b = c / columns + (int)threadIdx.y * across; b < blocks; b += 8 * across)
+        sum += (double)partial[(int64_t)b * columns + c % columns];
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y) return;
+    for (int w = 1; w < 8; w++) sum += part[w][threadIdx.x];
+    sums[c] = sum;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -250,21 +354,28 @@ typedef struct fold_variant {
     int columns, bytes, together; /* together: blocks of a multiprocessor */
 } fold_variant;
 
-template <int COLUMNS, bool RESIDUAL, int STAGES, int TILES> static fold_variant variant() {
-    return {fold_product<COLUMNS, RESIDUAL, STAGES, TILES>, COLUMNS,
-            fold_layout<COLUMNS, STAGES, TILES>::BYTES, COLUMNS > 128 ? 1 : 2};
+template <int COLUMNS, int END, int STAGES, int TILES> static fold_variant variant() {
+    using layout = fold_layout<COLUMNS, STAGES, TILES>;
+    return {fold_product<COLUMNS, END, STAGES, TILES>, COLUMNS,
+            layout::BYTES + (END == MASK ? layout::SUMS : layout::LINE), COLUMNS > 128 ? 1 : 2};
 }
 
 /* As measured on an H200 (results/training-cuda.md). */
-static fold_variant choose(int columns, int depth, int residual) {
-    if (residual) return depth < 256 ? variant<64, true, 2, 3>() : variant<128, true, 2, 1>();
-    if (columns % 256 == 0 && depth > 512) return variant<256, false, 3, 1>();
-    return columns % 128 ? variant<64, false, 3, 1>() : variant<128, false, 2, 1>();
+static fold_variant choose(int columns, int depth, int end) {
+    if (end == RESIDUAL)
+        return depth < 256 ? variant<64, RESIDUAL, 2, 3>() : variant<128, RESIDUAL, 2, 1>();
+    if (end == MASK) return depth < 256 ? variant<64, MASK, 2, 3>() : variant<128, MASK, 2, 1>();
+    if (columns % 256 == 0 && depth > 512) return variant<256, AFFINE, 3, 1>();
+    return columns % 128 ? variant<64, AFFINE, 3, 1>() : variant<128, AFFINE, 2, 1>();
 }
 
 zonal_status zonal__fold_product_load(void) {
-    const fold_variant all[] = {choose(128, 64, 1), choose(128, 256, 1), choose(64, 64, 0),
-                                choose(128, 64, 0), choose(256, 1024, 0)};
+    const fold_variant all[] = {choose(128, 64, RESIDUAL), choose(128, 256, RESIDUAL),
+                                choose(128, 64, MASK),     choose(128, 256, MASK),
+                                choose(64, 64, AFFINE),    choose(128, 64, AFFINE),
+                                choose(256, 1024, AFFINE)};
+    cudaFuncAttributes attributes;
+    ZONAL_TRY(ZONAL_CUDA(cudaFuncGetAttributes(&attributes, (const void *)fold_column_sums)));
     for (const fold_variant &v : all)
         ZONAL_TRY(ZONAL_CUDA(cudaFuncSetAttribute(
             (const void *)v.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, v.bytes)));
@@ -308,7 +419,8 @@ static zonal_status make_maps(const zonal__fold_product *p, const fold_variant *
 }
 
 zonal_status zonal__fold_product_run(const zonal__fold_product *p, cudaStream_t stream) {
-    fold_variant v = choose(p->columns, p->depth[0] + p->depth[1], p->residual != NULL);
+    int end = p->sums ? MASK : p->residual ? RESIDUAL : AFFINE;
+    fold_variant v = choose(p->columns, p->depth[0] + p->depth[1], end);
     fold_maps maps;
     fold_args args = {};
     int device, processors;
@@ -324,9 +436,14 @@ zonal_status zonal__fold_product_run(const zonal__fold_product *p, cudaStream_t 
     args.steps = (p->depth[0] + p->depth[1]) / 64;
     args.line = p->line;
     args.positive = p->positive;
+    args.partial = (float *)p->workspace;
     int blocks = v.together * processors / args.across * args.across;
     if (blocks < args.across) blocks = args.across;
     if (blocks > args.tiles) blocks = args.tiles;
     v.kernel<<<(unsigned)blocks, THREADS, (size_t)v.bytes, stream>>>(maps, args);
+    ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
+    if (end != MASK) return ZONAL_OK;
+    fold_column_sums<<<(unsigned)(p->columns / 32), dim3(32, 8), 0, stream>>>(
+        args.partial, blocks, args.across, v.columns, p->sums);
     return ZONAL_CUDA_LAUNCHED();
 }
