@@ -63,8 +63,8 @@ __device__ static inline void bring_chunks(const CUtensorMap *map, const gram_pl
     for (int c = at.first, use = 0; c < at.last; c++, use++) {
         int stage = use % STAGES;
         uint32_t to = at.ring + stage * 2 * HALF, full = at.full + 8 * stage;
-        if (use >= STAGES) tensor_wait(at.empty + 8 * stage, (use / STAGES - 1) & 1);
-        tensor_expect(full, at.i == at.j ? HALF : 2 * HALF);
+        if (use >= STAGES) zonal__barrier_wait(at.empty + 8 * stage, (use / STAGES - 1) & 1);
+        zonal__barrier_expect(full, at.i == at.j ? HALF : 2 * HALF);
         for (int q = 0; q < P; q++)
             tensor_load(to + q * PANEL, map, 64 * (P * at.i + q), CHUNK * c, full);
         for (int q = 0; q < P && at.i != at.j; q++)
@@ -102,19 +102,19 @@ __device__ static inline void multiply_chunks(const gram_place &at, float (&d)[3
         uint32_t from = at.ring + stage * 2 * HALF, b = from + (at.i == at.j ? 0 : HALF);
         uint32_t a = from + group * (P == 2 ? PANEL : PANEL / 2);
         if (P == 1) b += group * (PANEL / 2);
-        tensor_wait(at.full + 8 * stage, use / STAGES & 1);
-        tensor_hold(d);
-        tensor_fence();
+        zonal__barrier_wait(at.full + 8 * stage, use / STAGES & 1);
+        zonal__hold(d);
+        zonal__products_fence();
 #pragma unroll
         for (int i = 0; i < 2 * P; i++)
-            tensor_products<64 * P>::columns(d, tensor_matrix(a + 2048 * i, PANEL),
-                                             tensor_matrix(b + 2048 * i, PANEL), 1);
-        tensor_commit();
+            tensor_products<64 * P>::columns(d, zonal__matrix(a + 2048 * i, PANEL),
+                                             zonal__matrix(b + 2048 * i, PANEL), 1);
+        zonal__products_commit();
         if (at.i == at.j) add_columns<P>(from, column);
-        tensor_finish<0>();
-        tensor_hold(d);
+        zonal__products_wait<0>();
+        zonal__hold(d);
         __syncwarp();
-        if (lane == 0) tensor_arrive(at.empty + 8 * stage);
+        if (lane == 0) zonal__barrier_arrive(at.empty + 8 * stage);
     }
 }
 
@@ -172,16 +172,16 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ alignas(8) uint64_t barrier[2 * STAGES];
     int split = (int)blockIdx.x % args.splits, warp = (int)threadIdx.x / 32;
     gram_place at;
-    at.ring = (tensor_address(raw) + 1023) / 1024 * 1024;
-    at.full = tensor_address(barrier);
+    at.ring = (zonal__shared_address(raw) + 1023) / 1024 * 1024;
+    at.full = zonal__shared_address(barrier);
     at.empty = at.full + 8 * STAGES;
     at.first = (int)((int64_t)args.chunks * split / args.splits);
     at.last = (int)((int64_t)args.chunks * (split + 1) / args.splits);
     find_tile((int)blockIdx.x / args.splits, &at.i, &at.j);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) tensor_barrier_init(at.full + 8 * i, 1);
-        for (int i = 0; i < STAGES; i++) tensor_barrier_init(at.empty + 8 * i, MULTIPLIERS / 32);
-        tensor_barriers_publish();
+        for (int i = 0; i < STAGES; i++) zonal__barrier_init(at.full + 8 * i, 1);
+        for (int i = 0; i < STAGES; i++) zonal__barrier_init(at.empty + 8 * i, MULTIPLIERS / 32);
+        zonal__barrier_publish();
     }
     __syncthreads();
     if (warp == MULTIPLIERS / 32) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         return;
     }
     float d[32 * P], column[8] = {};
-    float *shared = (float *)(raw + (at.ring - tensor_address(raw)));
+    float *shared = (float *)(raw + (at.ring - zonal__shared_address(raw)));
 #pragma unroll
     for (int i = 0; i < 32 * P; i++) d[i] = 0;
     multiply_chunks<P>(at, d, column);

@@ -66,8 +66,8 @@ __device__ static inline void bring_operands(const fold_maps &maps, const fold_a
         for (int k = 0; k < args.steps; k++, use++) {
             int stage = use % STAGES, second = k >= args.first_steps;
             uint32_t to = at.ring + stage * layout::STAGE, full = at.full + 8 * stage;
-            if (use >= STAGES) tensor_wait(at.empty + 8 * stage, (use / STAGES - 1) & 1);
-            tensor_expect(full, layout::STAGE);
+            if (use >= STAGES) zonal__barrier_wait(at.empty + 8 * stage, (use / STAGES - 1) & 1);
+            zonal__barrier_expect(full, layout::STAGE);
             tensor_load(to, &maps.x[second], 64 * (k - (second ? args.first_steps : 0)), row, full);
             tensor_load(to + PANEL, &maps.weight, 64 * k, column, full);
         }
@@ -82,10 +82,10 @@ __device__ static inline void bring_tile(const fold_maps &maps, const fold_args 
     uint32_t to = at.tile + use % TILES * TILE, full = at.tile_full + 8 * (use % TILES);
     if (t >= args.tiles) return;
     if (END == AFFINE) {
-        tensor_arrive(full);
+        zonal__barrier_arrive(full);
         return;
     }
-    tensor_expect(full, TILE);
+    zonal__barrier_expect(full, TILE);
     for (int i = 0; i < COLUMNS / 64; i++)
         tensor_load(to + i * PANEL, &maps.residual, column + 64 * i, t / args.across * ROWS, full);
 }
@@ -99,7 +99,7 @@ __device__ static inline void move_tiles(const fold_maps &maps, const fold_args 
         bring_tile<COLUMNS, END, TILES>(maps, args, at, column, (int)blockIdx.x + i * step, i);
     for (int t = (int)blockIdx.x; t < args.tiles; t += step, use++) {
         uint32_t from = at.tile + use % TILES * TILE;
-        tensor_wait(at.tile_ready + 8 * (use % TILES), use / TILES & 1);
+        zonal__barrier_wait(at.tile_ready + 8 * (use % TILES), use / TILES & 1);
         for (int i = 0; i < COLUMNS / 64; i++)
             tensor_store(&maps.y, column + 64 * i, t / args.across * ROWS, from + i * PANEL);
         tensor_store_commit();
@@ -124,20 +124,20 @@ __device__ static inline void multiply(const fold_args &args, const fold_places 
         int stage = *use % STAGES;
         uint32_t a = at.ring + stage * layout::STAGE + group * 64 * 128;
         uint32_t b = at.ring + stage * layout::STAGE + PANEL;
-        tensor_wait(at.full + 8 * stage, *use / STAGES & 1);
-        tensor_fence();
+        zonal__barrier_wait(at.full + 8 * stage, *use / STAGES & 1);
+        zonal__products_fence();
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            tensor_products<COLUMNS>::rows(d, tensor_matrix(a + 32 * i, 16),
-                                           tensor_matrix(b + 32 * i, 16), k + i > 0);
-        tensor_commit();
+            tensor_products<COLUMNS>::rows(d, zonal__matrix(a + 32 * i, 16),
+                                           zonal__matrix(b + 32 * i, 16), k + i > 0);
+        zonal__products_commit();
         if (k == 0) continue;
-        tensor_finish<1>();
-        if (lane == 0) tensor_arrive(at.empty + 8 * ((*use - 1) % STAGES));
+        zonal__products_wait<1>();
+        if (lane == 0) zonal__barrier_arrive(at.empty + 8 * ((*use - 1) % STAGES));
     }
-    tensor_finish<0>();
-    tensor_hold(d);
-    if (lane == 0) tensor_arrive(at.empty + 8 * ((*use - 1) % STAGES));
+    zonal__products_wait<0>();
+    zonal__hold(d);
+    if (lane == 0) zonal__barrier_arrive(at.empty + 8 * ((*use - 1) % STAGES));
 }
 
 /* Two neighbouring columns of a row: t in, y out. *bits: whether each is above 0, or a NaN. */
@@ -266,25 +266,25 @@ __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
     extern __shared__ char raw[];
     __shared__ alignas(8) uint64_t barrier[2 * STAGES + 2 * TILES];
     fold_places at;
-    at.ring = (tensor_address(raw) + 1023) / 1024 * 1024;
+    at.ring = (zonal__shared_address(raw) + 1023) / 1024 * 1024;
     at.tile = at.ring + STAGES * layout::STAGE;
-    at.full = tensor_address(barrier);
+    at.full = zonal__shared_address(barrier);
     at.empty = at.full + 8 * STAGES;
     at.tile_full = at.empty + 8 * STAGES;
     at.tile_ready = at.tile_full + 8 * TILES;
-    char *rest = raw + (at.tile - tensor_address(raw)) + TILES * layout::TILE;
+    char *rest = raw + (at.tile - zonal__shared_address(raw)) + TILES * layout::TILE;
     float2 *line = (float2 *)rest; /* AFFINE, RESIDUAL */
     float *sums = (float *)rest;   /* MASK: [warps][COLUMNS] */
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int column = (int)blockIdx.x % args.across * COLUMNS; /* the grid is a multiple of "across" */
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) tensor_barrier_init(at.full + 8 * i, 1);
-        for (int i = 0; i < STAGES; i++) tensor_barrier_init(at.empty + 8 * i, MULTIPLIERS / 32);
-        for (int i = 0; i < TILES; i++) tensor_barrier_init(at.tile_full + 8 * i, 1);
+        for (int i = 0; i < STAGES; i++) zonal__barrier_init(at.full + 8 * i, 1);
+        for (int i = 0; i < STAGES; i++) zonal__barrier_init(at.empty + 8 * i, MULTIPLIERS / 32);
+        for (int i = 0; i < TILES; i++) zonal__barrier_init(at.tile_full + 8 * i, 1);
         for (int i = 0; i < TILES; i++)
-            tensor_barrier_init(at.tile_ready + 8 * i, MULTIPLIERS / 32);
-        tensor_barriers_publish();
+            zonal__barrier_init(at.tile_ready + 8 * i, MULTIPLIERS / 32);
+        zonal__barrier_publish();
     }
     for (int i = (int)threadIdx.x; i < COLUMNS && END != MASK; i += THREADS)
         line[i] = args.line[column + i];
@@ -308,14 +308,14 @@ __global__ void __launch_bounds__(THREADS, COLUMNS > 128 ? 1 : 2)
         uint2 signs[2][COLUMNS / 64];
         if (END == MASK) read_signs<COLUMNS>(args, row, column, signs); /* early: they are far */
         multiply<COLUMNS, STAGES, TILES>(args, at, &use, d);
-        tensor_wait(at.tile_full + 8 * place, made / TILES & 1);
+        zonal__barrier_wait(at.tile_full + 8 * place, made / TILES & 1);
         if (END == MASK)
             mask_tile<COLUMNS>(tile, signs, d, sums + warp * COLUMNS);
         else
             finish_tile<COLUMNS, END>(args, tile, (const float4 *)line, row, column, d);
         tensor_store_fence();
         __syncwarp();
-        if (lane == 0) tensor_arrive(at.tile_ready + 8 * place);
+        if (lane == 0) zonal__barrier_arrive(at.tile_ready + 8 * place);
     }
     if (END != MASK) return;
     asm volatile("bar.sync 1, %0;" ::"n"((int)MULTIPLIERS) : "memory");
