@@ -18,6 +18,7 @@ typedef struct zonal__run_spec {
     int h, w;         /* their sides */
     int forward_only; /* 1: for inference; a fraction of the memory */
     int threads;      /* host; 0: all there are */
+    int fold;         /* 1: norms in the products before them, where the device folds */
     /* Batch norms are those of all ranks' images, all_n of them. NULL: of these n. */
     const zonal_communicator *communicator;
     int64_t all_n;

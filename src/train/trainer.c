@@ -84,6 +84,7 @@ static zonal_status make_group(zonal__trainer *t, int g) {
                                   .h = group->height,
                                   .w = group->width,
                                   .threads = t->options.threads,
+                                  .fold = t->options.fold_norms,
                                   .communicator =
                                       t->options.own_norms ? NULL : t->options.communicator,
                                   .all_n = group->views * t->options.loader.share.of};

@@ -62,6 +62,7 @@ typedef struct zonal__trainer_options {
     int zero_init_residual;
     int64_t micro_batch; /* images that go through the network at a time; 0: the whole batch */
     int no_graph;        /* CUDA, 1: every step launch by launch */
+    int fold_norms;      /* 1: as zonal__run_spec.fold */
     int fixed_views;     /* 1: for benchmarks: no source and no views of it, but random numbers,
                           * drawn once, in every step */
     int threads;         /* host; 0: all there are */

@@ -395,6 +395,7 @@ zonal_status zonal__training_open(zonal__training *t) {
                                           .zero_init_residual = s->zero_init_residual,
                                           .micro_batch = s->micro_batch,
                                           .no_graph = !s->graph,
+                                          .fold_norms = s->fold_norms,
                                           .own_norms = !s->sync_norm,
                                           .bucket_size = (size_t)(s->bucket_size * (1 << 20)),
                                           .threads = (int)zonal__job_threads(t->job, s->threads)};

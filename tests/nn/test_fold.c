@@ -151,7 +151,7 @@ static void trained_drop(trained *t) {
 
 static zonal_status train(const zonal__nn_table *table, int depth, int forward_only, trained *t) {
     zonal__network_spec spec = zonal__network_defaults();
-    zonal__run_spec run = {.n = N, .h = SIDE, .w = SIDE, .forward_only = forward_only};
+    zonal__run_spec run = {.n = N, .h = SIDE, .w = SIDE, .forward_only = forward_only, .fold = 1};
     static float images[N * SIDE * SIDE * 3], gradient[N * 16];
     spec.depth = depth;
     spec.width = 0.125;

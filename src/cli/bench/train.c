@@ -24,7 +24,7 @@ typedef struct settings {
     const char *rows, *method;
     const char *device_name;
     const zonal__device *device;
-    int precision, bare, graph, profile, torch, json;
+    int precision, bare, graph, fold_norms, profile, torch, json;
     int64_t batch, threads, probe;
     double width;
     zonal__rates rates;
@@ -75,6 +75,11 @@ static const zonal__option table[] = {
      AT(graph),
      .initial = "yes",
      .help = "cuda: replay the step as one CUDA graph, as training does"},
+    {.name = "fold-norms",
+     .type = ZONAL__OPTION_FLAG,
+     AT(fold_norms),
+     .initial = "no",
+     .help = "cuda: as in zonal train"},
     {.name = "probe",
      .type = ZONAL__OPTION_INT,
      AT(probe),
@@ -196,6 +201,7 @@ static zonal__train_bench_options bench_options(const session *e, const row *r) 
                                         .threads = (int)s->threads,
                                         .method = s->method,
                                         .no_graph = !s->graph,
+                                        .fold_norms = s->fold_norms,
                                         .probe_classes = (int)s->probe};
 }
 

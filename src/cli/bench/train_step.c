@@ -87,6 +87,7 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
                                     .network = zonal__train_bench_network(o),
                                     .threads = o->threads,
                                     .no_graph = o->no_graph,
+                                    .fold_norms = o->fold_norms,
                                     .probe_classes = o->probe_classes,
                                     .probe_rate = 1e-3,
                                     .fixed_views = !o->with_views};
