@@ -22,7 +22,7 @@ read -ra more <<<"${MORE:-}"
 
 # CIFAR-10's files, full of noise: 50,000 images to train on and 10,000 to test.
 make_cifar() {
-    python3 - "$work/cifar" <<'EOF'
+    python3 - "$work/data" <<'EOF'
 import os
 import sys
 
@@ -68,7 +68,7 @@ printf '%-22s %9s %9s %8s %11s %6s\n' "$steps steps" bare/s whole/s share others
 for set in ${CASES:-cifar textures}; do
     case $set in
         cifar)
-            data=${DATA:-$work/cifar}
+            data=${DATA:-$work/data}
             [[ -d $data ]] || make_cifar
             bare=$(bare_ms resnet18@32/small)
             ;;
