@@ -637,6 +637,7 @@ int fake_register(void) {
                                       .layers = &layers,
                                       .views = &views,
                                       .optimisers = &optimisers,
+                                      .neighbours = zonal__neighbours_cpu(), /* of host memory */
                                       .jpeg = &jpegs,
                                       .bf16_pays = never};
     return CHECK_OK(zonal__device_register(&backend)) &&
