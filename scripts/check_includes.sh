@@ -37,7 +37,8 @@ BEGIN {
     knows["eval"] = "core math backend backend/training loss uniformity data nn dist"
     knows["train"] = "core math backend backend/training loss uniformity data nn dist eval"
     knows["report"] = "core math backend backend/training loss uniformity data nn dist eval train"
-    knows["cli"] = "core math backend backend/training loss uniformity data nn dist eval train report"
+    knows["reproduce"] = "core math backend backend/training loss uniformity data nn dist eval train report"
+    knows["cli"] = "core math backend backend/training loss uniformity data nn dist eval train report reproduce"
     for (layer in knows) {
         n = split(knows[layer], list, " ")
         for (i = 1; i <= n; i++) may[layer, list[i]] = 1

@@ -76,7 +76,8 @@ done < <(comm -23 "$work/declared" "$work/exported")
 
 # ---- 3. the arrows, as the linker sees them ----
 layers=(core math backend backend/ref backend/cpu backend/cuda loss uniformity backend/training
-    backend/ref/training backend/cpu/training backend/cuda/training data nn eval train report)
+    backend/ref/training backend/cpu/training backend/cuda/training data nn eval train report
+    reproduce)
 knows() {
     case $1 in
         core) echo ;;
@@ -91,6 +92,7 @@ knows() {
         eval) echo core math backend backend/training loss uniformity data nn ;;
         train) echo core math backend backend/training loss uniformity data nn eval ;;
         report) echo core math backend backend/training loss uniformity data nn eval train ;;
+        reproduce) echo core math backend backend/training loss uniformity data nn eval train report ;;
     esac
 }
 target() { # the name of a folder's target: zonal_core, zonal_backend_training, zonal_cpu_training

@@ -49,8 +49,8 @@ for ((i = 0; i < ranks; i++)); do
     ip -n "$space" addr add "10.77.0.$((i + 1))/24" dev net
     ip -n "$space" link set net up
     ip -n "$space" link set lo up
-    tc -n "$space" qdisc add dev net root tbf rate "$rate" burst 128kb latency 100ms
-    tc -n "$tag-hub" qdisc add dev "port$i" root tbf rate "$rate" burst 128kb latency 100ms
+    tc -n "$space" qdisc add dev net root tbf rate "$rate" burst 32kb latency 10s
+    tc -n "$tag-hub" qdisc add dev "port$i" root tbf rate "$rate" burst 32kb latency 10s
     hosts+=${hosts:+,}10.77.0.$((i + 1)):1
 done
 

@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """The tables of the documents, made anew from the records in results/.
 
-    scripts/tables.py            rewrites every block between <!-- table: NAME --> and <!-- end -->
+    scripts/tables.py            rewrites every block that ends with <!-- end -->
     scripts/tables.py --check    changes nothing; status 1 where a document and the records disagree
+
+A block begins with <!-- table: NAME -->, a function below, or with <!-- zonal ARGUMENTS -->: what the program
+(ZONAL_PROGRAM; build/zonal unless set) prints, run in the root of the sources.
 """
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(p.relative_to(ROOT).as_posix()
                                   for folder in ("docs", "results")
                                   for p in (ROOT / folder).glob("*.md"))]
-BLOCK = re.compile(r"<!-- table: ([^ ]+) -->\n(.*?)<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (table: [^ ]+|zonal [^\n]+) -->\n(.*?)<!-- end -->", re.DOTALL)
+PROGRAM = os.path.abspath(os.environ.get("ZONAL_PROGRAM", ROOT / "build/zonal"))
 
 
 def records(name):
@@ -80,12 +86,13 @@ def retrieved(run, features):
                     if result["features"] == features)
 
 
-def spread(values):
+def spread(values, places=1):
+    """The mean, and the sample standard deviation where there are several."""
     mean = sum(values) / len(values)
     if len(values) == 1:
-        return f"{mean:.1f}"
+        return f"{mean:.{places}f}"
     std = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-    return f"{mean:.1f} ± {std:.1f}"
+    return f"{mean:.{places}f} ± {std:.{places}f}"
 
 
 def selectivity_long():
@@ -96,16 +103,180 @@ def selectivity_long():
     return markdown(["loss", "R@1", "mAP", "R@1, backbone", "mAP, backbone"], rows)
 
 
+# ---- textures and Imagenette at the default gain -------------------------------------------------
+
+DISKS = {  # a row, its gain, and its runs in results/runs/disks
+    "`kl-heat`, seeds 0, 1": ("auto (7.0)", ["kl-heat-0", "kl-heat-1"]),
+    "`ksd-band`": ("batch (256)", ["ksd-band-0"]),
+    "`mmd-heat`, seeds 0, 1": ("batch (256)", ["mmd-heat-0", "mmd-heat-1"]),
+    "`susreg`": ("256, best of 64, 256, 1000", ["susreg-0"]),
+}
+
+
+def textures_disks():
+    columns = [("projector", "r1"), ("projector", "r3"), ("projector", "r5"), ("projector", "map"),
+               ("backbone", "r1"), ("backbone", "map")]
+    rows = [[name, gain, *(spread([100 * retrieved(run, features)[member] for run in runs], 2)
+                           for features, member in columns)]
+            for name, (gain, runs) in DISKS.items()]
+    return markdown(["loss", "gain", "R@1", "R@3", "R@5", "mAP", "R@1, backbone", "mAP, backbone"],
+                    rows)
+
+
+def accuracy(run, protocol, features):
+    path = ROOT / "results/runs/imagenette" / run / "eval" / f"{protocol}.json"
+    with open(path, encoding="utf-8") as file:
+        found = next(r for r in json.load(file)["results"] if r["features"] == features)
+    return f"{100 * found['accuracy']:.2f}"
+
+
+def textures_imagenette():
+    rows = [[f"`{run}`", accuracy(run, "knn", "backbone"), accuracy(run, "knn", "projector"),
+             accuracy(run, "linear", "backbone")] for run in ("mmd-band", "susreg")]
+    return markdown(["loss", "k-NN, backbone", "k-NN, projector", "linear probe, backbone"], rows)
+
+
+# ---- the demo ------------------------------------------------------------------------------------
+
+# Mean and deviation are as zonal eval printed them: of more digits than the seeds' values here.
+
+
+def demo_lines():
+    return [line for line in records("demo.jsonl") if "gain" not in line]
+
+
+def demo():
+    rows = [[f"`{line['method']}`", *(f"{value:.1f}" for value in (*line["r1"], line["mean"], line["std"]))]
+            for line in demo_lines()]
+    return markdown(["method", "seed 0", "seed 1", "seed 2", "mean", "sample standard deviation"],
+                    rows)
+
+
+def demo_gains():
+    line = next(line for line in records("demo.jsonl") if "gain" in line)
+    return markdown(["gain", *map(str, line["gain"])],
+                    [["R@1", *(f"{value:.1f}" for value in line["r1"])]])
+
+
+def readme_demo():
+    lines = demo_lines()
+    best = max(lines, key=lambda line: line["mean"])
+    cells = [f"{line['mean']:.1f} ± {line['std']:.1f}" for line in lines]
+    cells = [f"**{cell}**" if line is best else cell for line, cell in zip(lines, cells)]
+    return markdown(["", "chance", *(f"`{line['method']}`" for line in lines)],
+                    [["R@1, percent", "0.5", *cells]])
+
+
+# ---- times ---------------------------------------------------------------------------------------
+
+
+def digits(value, count=3):
+    """With so many significant digits, and no exponent: 126, 2.96, 0.0155."""
+    return f"{value:.0f}" if value >= 10 ** (count - 1) else f"{value:#.{count}g}".rstrip(".")
+
+
+STEPS = {
+    "resnet18@32": "ResNet-18, 32 px",
+    "resnet18@64": "ResNet-18, 64 px",
+    "resnet18@128/1": "ResNet-18, 128 px, grey",
+    "resnet18@224": "ResNet-18, 224 px",
+    "resnet50@224": "ResNet-50, 224 px",
+}
+
+
+def readme_steps():
+    compared = {line["row"]: line for line in records("training-h200.jsonl") if "torch" in line}
+    rows = [[name, digits(compared[row]["ms"]), digits(compared[row]["torch"]["ms"]),
+             f"{compared[row]['torch']['ms'] / compared[row]['ms']:.2f}"]
+            for row, name in STEPS.items()]
+    return markdown(["", "zonal", "PyTorch, compiled, in one CUDA graph", "ratio"], rows)
+
+
+def cpu_times():
+    """Ours and PyTorch's by method and batch, from the first output that results/losses-cpu.md shows."""
+    text = (ROOT / "results/losses-cpu.md").read_text(encoding="utf-8")
+    block = text[text.index("zonal ms   PyTorch ms"):]
+    found = {}
+    for line in block[:block.index("```")].splitlines()[1:]:
+        method, batch, ours, theirs, _ = line.split()
+        found[method, int(batch)] = float(ours), float(theirs)
+    return found
+
+
+# PyTorch's at B = 16384 that losses-h200.jsonl does not have; results/losses-cuda.md says why.
+ELSEWHERE = {"mmd-band": "", "kl-heat": "out of memory", "susreg": "11.6 / 5.56"}
+
+
+def readme_losses():
+    lines = records("losses-h200.jsonl")
+    cpu, rows = cpu_times(), []
+    for method in ("mmd-heat", "mmd-band", "kl-heat", "susreg"):
+        own = {line["n"]: line["ms"] for line in lines
+               if line.get("method") == method and line.get("precision") == "fp32"}
+        torch = {line["n"]: line["torch"] for line in lines
+                 if line.get("method") == method and "torch" in line}
+        there = ELSEWHERE.get(method)
+        if there is None:
+            there = f"{digits(torch[16384]['ms'])} / {digits(torch[16384]['compile_ms'])}"
+        ours, theirs = cpu[method, 1024]
+        rows.append([f"`{method}`", digits(ours, 2),
+                     digits(theirs) + (" (float64)" if method == "kl-heat" else ""),
+                     digits(own[256]), digits(own[16384]), there])
+    return markdown(["", "2 CPU cores, B = 1024", "PyTorch there", "H200, B = 256",
+                     "H200, B = 16384", "PyTorch there, eager / compiled"], rows)
+
+
+# ---- predictions ---------------------------------------------------------------------------------
+
+CELLS = [  # a table's cell, the row of training-h200.jsonl, training images, steps (0: 200 epochs)
+    ("ImageNet-100, ResNet-18, 224 px", "resnet18@224", 126689, 0),
+    ("Galaxy10 DECaLS, ResNet-50, 224 px", "resnet50@224", 14189, 0),
+    ("textures, ResNet-18, 128 px", "resnet18@128/1", 10000, 6400),
+]
+
+
+def reproduction_times():
+    """Whole batches of 256 in an epoch; the last, smaller one is left out."""
+    steps_of = {line["row"]: line for line in records("training-h200.jsonl") if "with_views_ms" in line}
+    rows = []
+    for name, row, images, steps in CELLS:
+        steps = steps or 200 * (images // 256)
+        ms = steps_of[row]["with_views_ms"]
+        rows.append([name, f"{images:,}", f"{steps:,}", digits(ms), f"{steps * ms / 60000:.1f}"])
+    return markdown(["cell", "training images", "steps", "ms a step", "minutes"], rows)
+
+
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
           for data in ("disk", "imagenette", "cifar10") for column in COLUMNS}
-TABLES["selectivity-long"] = selectivity_long
+TABLES.update({
+    "selectivity-long": selectivity_long,
+    "textures-disks": textures_disks,
+    "textures-imagenette": textures_imagenette,
+    "demo": demo,
+    "demo-gains": demo_gains,
+    "readme-demo": readme_demo,
+    "readme-losses": readme_losses,
+    "readme-steps": readme_steps,
+    "reproduction-times": reproduction_times,
+})
 
 
 # ---- documents -----------------------------------------------------------------------------------
 
 
+def made_by_program(arguments):
+    done = subprocess.run([PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"zonal {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def renew(text):
-    return BLOCK.sub(lambda m: f"<!-- table: {m[1]} -->\n{TABLES[m[1]]()}<!-- end -->", text)
+    def block(match):
+        kind, *words = match[1].split()
+        made = TABLES[words[0]]() if kind == "table:" else made_by_program(words)
+        return f"<!-- {match[1]} -->\n{made}<!-- end -->"
+    return BLOCK.sub(block, text)
 
 
 def main():

@@ -209,6 +209,11 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 
 /* Sets the step whose directions the next execution of a sliced loss draws (0 at first). */
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
+/* On a device: from now on a sliced loss reads its step from this word of the device's memory while
+ * it is computed, and what zonal_plan_set_step gave is not used; NULL: it is again. For CUDA
+ * graphs, whose replays would otherwise draw the directions of the capture each time. The word must
+ * be there as long as executions use it. Without effect on the CPU. */
+ZONAL_API void zonal_plan_set_device_step(zonal_plan *plan, const uint32_t *step);
 
 typedef struct zonal_plan_info {
     size_t size; /* ZONAL_PLAN_INFO_INIT sets it */
@@ -370,6 +375,8 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_execute(zonal_objective *o
                                                               zonal_objective_parts *parts,
                                                               void *gradient);
 ZONAL_API void zonal_objective_set_step(zonal_objective *objective, uint32_t step);
+/* As zonal_plan_set_device_step. */
+ZONAL_API void zonal_objective_set_device_step(zonal_objective *objective, const uint32_t *step);
 /* As for a plan: on CUDA z, parts and gradient of zonal_objective_execute are device memory. */
 ZONAL_API void zonal_objective_set_stream(zonal_objective *objective, void *stream);
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_status(zonal_objective *objective);

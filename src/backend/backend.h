@@ -81,9 +81,10 @@ typedef struct zonal__problem {
     double offset, factor; /* PAIRS, KL, MOMENTS, SLICED: of the value that is written */
     zonal_dtype dtype;     /* of x and gradient; devices alone: the host goes by the precision */
     double lambda, gain, threshold; /* OBJECTIVE */
-    /* SLICED, OBJECTIVE: NULL, or a word of device memory that holds the step whenever the work is
-     * done, instead of what run is given: a graph replays the latter as it was. */
-    const uint32_t *device_step;
+    /* SLICED, OBJECTIVE: where run finds NULL, or a word of device memory that holds the step
+     * whenever the work is done, instead of what run is given: a graph replays the latter as it
+     * was. NULL: nowhere. */
+    const uint32_t *const *device_step;
 } zonal__problem;
 
 typedef enum zonal__operation {

@@ -462,23 +462,34 @@ static zonal_status parse(parser *p) {
     }
 }
 
-static zonal_status read_file(zonal__config *config, const char *path, parser *p) {
-    size_t length, path_length = strlen(path);
-    ZONAL_TRY(ZONAL_NEW(&config->path, path_length + 1, "the name of a configuration file"));
-    memcpy(config->path, path, path_length);
-    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &config->text, &length));
+static zonal_status copy_text(const char *text, const char *what, char **out) {
+    size_t length = strlen(text);
+    ZONAL_TRY(ZONAL_NEW(out, length + 1, what));
+    memcpy(*out, text, length);
+    return ZONAL_OK;
+}
+
+/* "text" NULL: that of the file. */
+static zonal_status read_text(zonal__config *config, const char *path, const char *text,
+                              parser *p) {
+    size_t length = text ? strlen(text) : 0;
+    ZONAL_TRY(copy_text(path, "the name of a configuration file", &config->path));
+    if (text)
+        ZONAL_TRY(copy_text(text, "a configuration", &config->text));
+    else
+        ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &config->text, &length));
     p->path = config->path;
     p->at = config->text;
     ZONAL_TRY(check_characters(p, config->text, config->text + length));
     return parse(p);
 }
 
-static zonal_status read_with(const char *path, parser *p, zonal__config **out) {
+static zonal_status read_with(const char *path, const char *text, parser *p, zonal__config **out) {
     zonal__config *config;
     zonal_status status;
     *out = NULL;
     ZONAL_TRY(ZONAL_NEW(&config, 1, "a configuration"));
-    status = read_file(config, path, p);
+    status = read_text(config, path, text, p);
     if (status == ZONAL_OK)
         *out = config;
     else
@@ -488,13 +499,19 @@ static zonal_status read_with(const char *path, parser *p, zonal__config **out) 
 
 zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out) {
     parser p = {.options = options};
-    return read_with(path, &p, out);
+    return read_with(path, NULL, &p, out);
+}
+
+zonal_status zonal__config_read_text(const char *name, const char *text, zonal__options *options,
+                                     zonal__config **out) {
+    parser p = {.options = options};
+    return read_with(name, text, &p, out);
 }
 
 zonal_status zonal__config_list(const char *path, zonal__config_take take, void *context,
                                 zonal__config **out) {
     parser p = {.take = take, .context = context};
-    return read_with(path, &p, out);
+    return read_with(path, NULL, &p, out);
 }
 
 void zonal__config_destroy(zonal__config *config) {

@@ -45,6 +45,9 @@ typedef struct zonal__config zonal__config;
  * texts are gone: the options must not be used. Keep *out as long as the options. A second file
  * overrides the first. */
 zonal_status zonal__config_read(const char *path, zonal__options *options, zonal__config **out);
+/* The same from a text in memory; "name" stands for the file in sentences. */
+zonal_status zonal__config_read_text(const char *name, const char *text, zonal__options *options,
+                                     zonal__config **out);
 void zonal__config_destroy(zonal__config *config); /* accepts NULL */
 
 /* The same reader without a table, for who shows a file and does not act on it: calls "take" for

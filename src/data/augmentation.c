@@ -242,6 +242,13 @@ static void draw_adjustments(const zonal__augmentation *augmentation, const draw
         if (strength[order[i]] > 0) view->order[view->adjustments++] = order[i];
 }
 
+static int draw_flip(const zonal__augmentation *augmentation, const draws *d) {
+    draws first = *d;
+    if (!augmentation->flip_alternates) return happens(d, DRAW_FLIP, augmentation->flip);
+    first.random.step = 0;
+    return happens(&first, DRAW_FLIP, augmentation->flip) ^ (int)(d->random.step % 2);
+}
+
 static void draw_photograph(const zonal__augmentation *augmentation, const draws *d, int width,
                             int height, int out_width, int out_height, zonal__view *view) {
     if (augmentation->crop == ZONAL__CROP_RANDOM)
@@ -250,7 +257,7 @@ static void draw_photograph(const zonal__augmentation *augmentation, const draws
         crop_centre(augmentation->centre_share, width, height, out_width, out_height, view);
     else
         place_centred(width, height, width, height, view);
-    view->flip = happens(d, DRAW_FLIP, augmentation->flip);
+    view->flip = draw_flip(augmentation, d);
     draw_adjustments(augmentation, d, view);
     view->grey = happens(d, DRAW_GREY, augmentation->grey);
     if (happens(d, DRAW_BLUR, augmentation->blur))

@@ -43,6 +43,9 @@ typedef struct zonal__augmentation {
     zonal__range area, aspect;
     double centre_share; /* 0 < share <= 1, of both sides */
     double flip;         /* probability */
+    /* 1: drawn for epoch 0 alone; from then on a view of an image is flipped in every other epoch.
+     * So both sides of an image are seen equally often (Jordan, arXiv 2404.00498). */
+    int flip_alternates;
     /* Jitter is applied as a whole with its probability; then each adjustment whose strength is
      * not 0, in random order. Factors lie within strength of 1 (not below 0), hue within hue turns
      * of 0, at most 1/2. */

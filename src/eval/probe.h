@@ -17,7 +17,7 @@
  *
  * zonal__probe_sgd is the same classifier trained step by step on batches as they come, for
  * features that change from epoch to epoch (augmentation): SGD with momentum and weight decay (not
- * on the biases), the rate falling as half a cosine.
+ * on the biases), the rate falling as half a cosine or in two steps.
  */
 #ifndef ZONAL_EVAL_PROBE_H
 #define ZONAL_EVAL_PROBE_H
@@ -63,7 +63,9 @@ zonal_status zonal__probe_test(const zonal__probe *probe, const zonal__labelled 
 typedef struct zonal__probe_sgd_options {
     int64_t dim;
     int classes;
-    int64_t steps;       /* of the whole run: the cosine's length */
+    int64_t steps;       /* of the whole run */
+    int steps_down;      /* 0: the rate falls as half a cosine; 1: it is a tenth after 60 % of the
+                          * steps and a hundredth after 80 % */
     double rate;         /* 0: .1 */
     double momentum;     /* 0: .9 */
     double weight_decay; /* 0: none */

@@ -63,10 +63,16 @@ failed:
     return status;
 }
 
+static double rate_now(const zonal__probe_sgd *sgd) {
+    int64_t tenths = 10 * sgd->steps / sgd->options.steps;
+    if (!sgd->options.steps_down) return zonal__schedule_rate(&sgd->schedule, sgd->steps);
+    return sgd->schedule.base * (tenths < 6 ? 1 : tenths < 8 ? .1 : .01);
+}
+
 zonal_status zonal__probe_sgd_step(zonal__probe_sgd *sgd, const zonal__labelled *batch,
                                    double *loss) {
     int64_t row = sgd->options.dim + 1;
-    double rate = zonal__schedule_rate(&sgd->schedule, sgd->steps), sum = 0;
+    double rate = rate_now(sgd), sum = 0;
     ZONAL_TRY(zonal__labelled_check(batch, sgd->options.dim, sgd->options.classes, "the batch"));
     sgd->table->loss(sgd->softmax, batch->count, batch->x, batch->labels, sgd->parameters, loss,
                      sgd->gradient);

@@ -16,6 +16,7 @@ struct zonal_objective {
     zonal__work *work;
     int fused; /* 1: one operation computes everything */
     uint32_t step;
+    const uint32_t *device_step;
     zonal_objective_info info;
 };
 
@@ -159,7 +160,7 @@ const zonal_objective_info *zonal__objective_info(const zonal_objective *objecti
     return &objective->info;
 }
 
-static zonal_status build(zonal_objective *objective, const uint32_t *device_step) {
+static zonal_status build(zonal_objective *objective) {
     const zonal_loss_options *loss = &objective->options.loss;
     ZONAL_TRY(zonal__plan_prepare(loss, objective->ranks, objective->rows, objective->dim,
                                   &objective->plan));
@@ -176,7 +177,7 @@ static zonal_status build(zonal_objective *objective, const uint32_t *device_ste
     problem.lambda = objective->options.lambda;
     problem.gain = objective->info.gain;
     problem.threshold = objective->info.threshold;
-    problem.device_step = device_step;
+    problem.device_step = &objective->device_step;
     if (!objective->fused) problem.offset = 0, problem.factor = 1; /* the alignment has none */
     ZONAL_TRY(zonal__device_operation(
         device, objective->fused ? ZONAL__OBJECTIVE : ZONAL__INVARIANCE, &objective->table));
@@ -198,8 +199,7 @@ static zonal_status join(const zonal_objective_options *options, zonal_status st
 /* With the ranks found: whoever fails from here on takes part in the agreement at the end. */
 static zonal_status create_with(const zonal_objective_options *options, int64_t views,
                                 int64_t global_views, int64_t rows, int64_t dim,
-                                const uint32_t *device_step, zonal__ranks *ranks,
-                                zonal_objective **out) {
+                                zonal__ranks *ranks, zonal_objective **out) {
     zonal_objective *objective;
     ZONAL_TRY(check(options, views, global_views));
     ZONAL_TRY(ZONAL_NEW(&objective, 1, "an objective"));
@@ -210,18 +210,17 @@ static zonal_status create_with(const zonal_objective_options *options, int64_t 
     objective->dim = dim;
     objective->ranks = ranks;
     *out = objective;
-    return build(objective, device_step);
+    return build(objective);
 }
 
 zonal_status zonal__objective_create_from(const zonal_objective_options *options,
                                           zonal_status status, int64_t views, int64_t global_views,
-                                          int64_t rows, int64_t dim, const uint32_t *device_step,
-                                          zonal_objective **out) {
+                                          int64_t rows, int64_t dim, zonal_objective **out) {
     zonal_objective *objective = NULL;
     zonal__ranks *ranks;
     *out = NULL;
     ZONAL_TRY(join(options, status, views, global_views, rows, dim, &ranks));
-    status = create_with(options, views, global_views, rows, dim, device_step, ranks, &objective);
+    status = create_with(options, views, global_views, rows, dim, ranks, &objective);
     status = zonal__ranks_agree(ranks, status);
     if (status == ZONAL_OK) {
         *out = objective;
@@ -232,23 +231,15 @@ zonal_status zonal__objective_create_from(const zonal_objective_options *options
     return status;
 }
 
-zonal_status zonal__objective_create_on(const zonal_objective_options *given, int64_t views,
-                                        int64_t global_views, int64_t rows, int64_t dim,
-                                        const uint32_t *device_step, zonal_objective **out) {
-    zonal_objective_options options;
-    *out = NULL;
-    ZONAL_TRY(zonal__objective_read(given, &options));
-    return zonal__objective_create_from(&options, ZONAL_OK, views, global_views, rows, dim,
-                                        device_step, out);
-}
-
 zonal_status zonal_objective_create(const zonal_objective_options *options, int64_t views,
                                     int64_t global_views, int64_t rows, int64_t dim,
                                     zonal_objective **out) {
+    zonal_objective_options full;
     ZONAL_NEED(out, "objective");
     *out = NULL;
     ZONAL_NEED(options, "options");
-    return zonal__objective_create_on(options, views, global_views, rows, dim, NULL, out);
+    ZONAL_TRY(zonal__objective_read(options, &full));
+    return zonal__objective_create_from(&full, ZONAL_OK, views, global_views, rows, dim, out);
 }
 
 void zonal_objective_destroy(zonal_objective *objective) {
@@ -314,6 +305,10 @@ void zonal_objective_set_step(zonal_objective *objective, uint32_t step) {
     if (!objective) return;
     objective->step = step;
     zonal_plan_set_step(objective->plan, step);
+}
+
+void zonal_objective_set_device_step(zonal_objective *objective, const uint32_t *step) {
+    if (objective) objective->device_step = step;
 }
 
 void zonal_objective_set_stream(zonal_objective *objective, void *stream) {

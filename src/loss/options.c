@@ -534,8 +534,7 @@ zonal_status zonal_objective_make_with(const zonal_communicator *communicator, c
         status = zonal__options_set_text(options, set_objective, &full, seen, &text);
     if (status == ZONAL_OK) status = check_gain(seen);
     full.loss.communicator = communicator;
-    status = zonal__objective_create_from(&full, status, views, global_views, rows, dim, NULL,
-                                          objective);
+    status = zonal__objective_create_from(&full, status, views, global_views, rows, dim, objective);
     zonal__free(text);
     return status;
 }

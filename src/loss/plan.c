@@ -25,6 +25,7 @@ struct zonal_plan {
     zonal__problem problem; /* what the operation is made for; points into this plan */
     zonal__work *work;
     uint32_t step;
+    const uint32_t *device_step;
     zonal_plan_info info;
 };
 
@@ -330,6 +331,7 @@ static zonal_status build(zonal_plan *plan, const zonal__ranks *ranks) {
         .threads = zonal__thread_count(options->threads),
         .views = 1,
         .global_views = 1,
+        .device_step = &plan->device_step,
     };
     if (options->discrepancy == ZONAL_DISCREPANCY_KL)
         ZONAL_TRY(build_kl(plan));
@@ -553,6 +555,10 @@ zonal_status zonal_plan_status(zonal_plan *plan) {
 
 void zonal_plan_set_step(zonal_plan *plan, uint32_t step) {
     if (plan) plan->step = step;
+}
+
+void zonal_plan_set_device_step(zonal_plan *plan, const uint32_t *step) {
+    if (plan) plan->device_step = step;
 }
 
 #define INFO_SIZED ZONAL__SIZED(zonal_plan_info, bias)

@@ -119,7 +119,7 @@ zonal_status zonal__weights_network(const zonal__safetensors *file, zonal__netwo
 /* ---- every tensor in its place --------------------------------------------------------------- */
 
 static int is_left_aside(const char *name, int with_projector) {
-    return begins(name, "optimiser.") || begins(name, "fc.") ||
+    return begins(name, "optimiser.") || begins(name, "probe.") || begins(name, "fc.") ||
            (!with_projector && begins(name, "projector."));
 }
 

@@ -12,9 +12,9 @@
  * projector's activation. Checkpoints tell it in their metadata ("zonal.network"); for other files
  * it is gelu.
  *
- * Tensors of any floating type are read. Left aside are "optimiser.*" of checkpoints and "fc.*",
- * torchvision's classifier, which is said in the log; num_batches_tracked need not be there. Every
- * other tensor must have its place.
+ * Tensors of any floating type are read. Left aside are "optimiser.*" and "probe.*" of checkpoints
+ * and "fc.*", torchvision's classifier, which is said in the log; num_batches_tracked need not be
+ * there. Every other tensor must have its place.
  */
 #ifndef ZONAL_NN_WEIGHTS_H
 #define ZONAL_NN_WEIGHTS_H

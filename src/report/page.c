@@ -87,7 +87,12 @@ const char *zonal__report_result_title(const char *name) {
 const char *zonal__report_protocol_title(const char *protocol) {
     static const struct {
         const char *protocol, *title;
-    } list[] = {{"retrieval", "Retrieval"}, {"knn", "k-NN"}, {"linear", "Linear probe"}};
+    } list[] = {{"retrieval", "Retrieval"},
+                {"knn", "k-NN"},
+                {"linear", "Linear probe"},
+                {"lightly-knn", "k-NN (lightly)"},
+                {"solo-linear", "Linear probe (solo-learn)"},
+                {"probe", "Online probe"}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (strcmp(protocol, list[i].protocol) == 0) return list[i].title;
     return protocol;

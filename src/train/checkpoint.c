@@ -10,30 +10,49 @@
 #include "train/trainer_state.h"
 
 enum { NAME = 128, MOST_STATES = 2, NOTE = 512 };
+enum { MOST_PARTS = 2 + MOST_STATES + ZONAL__ONLINE_PROBE_BLOCKS };
 
-/* A block laid out like the parameters or the statistics, and what its tensors' names begin with.
- */
+/* A block, what lies where in it, and what its tensors' names begin with. */
 typedef struct part {
     const char *prefix; /* "", "optimiser.exp_avg." */
     float *block;       /* memory of the trainer's device */
-    int trained;        /* 1: laid out like the parameters; 0: like the statistics */
+    int trained;        /* 1: of the entries those that are trained; 0: the statistics */
+    const zonal__entry *entries;
+    int entry_count;
+    int64_t size; /* elements of the block */
 } part;
 
 /* ---- what is in it --------------------------------------------------------------------------- */
 
+static zonal_status list_probe(zonal__online_probe *probe, part *parts, int *count) {
+    for (int i = 0; i < ZONAL__ONLINE_PROBE_BLOCKS; i++) {
+        part *p = &parts[(*count)++];
+        *p = (part){.trained = 1,
+                    .entries = zonal__online_probe_entries(probe),
+                    .entry_count = ZONAL__ONLINE_PROBE_ENTRIES,
+                    .size = zonal__online_probe_size(probe)};
+        ZONAL_TRY(zonal__online_probe_block(probe, i, &p->prefix, &p->block));
+    }
+    return ZONAL_OK;
+}
+
 static zonal_status list_parts(zonal__trainer *t, char prefix[MOST_STATES][NAME], part *parts,
                                int *count) {
     const char *const *names = zonal__optimiser_state_names(t->options.optimiser.kind);
+    const zonal__graph *g = &t->model->graph;
     *count = 0;
-    parts[(*count)++] = (part){"", t->model->parameters, 1};
-    parts[(*count)++] = (part){"", t->model->statistics, 0};
+    parts[(*count)++] =
+        (part){"", t->model->parameters, 1, g->entries, g->entry_count, g->parameter_size};
+    parts[(*count)++] =
+        (part){"", t->model->statistics, 0, g->entries, g->entry_count, g->statistic_size};
     for (int i = 0; names[i] && i < MOST_STATES; i++) {
         float *state;
         ZONAL_TRY(t->optimisers->state(t->optimiser, names[i], &state));
         snprintf(prefix[i], NAME, "optimiser.%s.", names[i]);
-        parts[(*count)++] = (part){prefix[i], state, 1};
+        parts[(*count)++] =
+            (part){prefix[i], state, 1, g->entries, g->entry_count, g->parameter_size};
     }
-    return ZONAL_OK;
+    return t->probe ? list_probe(t->probe, parts, count) : ZONAL_OK;
 }
 
 static int belongs(const zonal__entry *entry, const part *p) {
@@ -41,10 +60,8 @@ static int belongs(const zonal__entry *entry, const part *p) {
     return zonal__entry_is_trained(entry) == p->trained;
 }
 
-static size_t part_bytes(const zonal__trainer *t, const part *p) {
-    const zonal__graph *graph = &t->model->graph;
-    int64_t count = p->trained ? graph->parameter_size : graph->statistic_size;
-    return (size_t)count * sizeof(float);
+static size_t part_bytes(const part *p) {
+    return (size_t)p->size * sizeof(float);
 }
 
 /* Where a part's block can be read and written by the processor: itself, or on a device a copy in
@@ -52,20 +69,21 @@ static size_t part_bytes(const zonal__trainer *t, const part *p) {
 static zonal_status reach(const zonal__trainer *t, const part *p, float *staging, float **block) {
     *block = zonal__device_is_host(t->device) ? p->block : staging;
     if (zonal__device_is_host(t->device)) return ZONAL_OK;
-    return zonal__device_read(t->device, staging, p->block, part_bytes(t, p));
+    return zonal__device_read(t->device, staging, p->block, part_bytes(p));
 }
 
 static zonal_status put_back(const zonal__trainer *t, const part *p, const float *block) {
     if (zonal__device_is_host(t->device)) return ZONAL_OK;
-    return zonal__device_write(t->device, p->block, block, part_bytes(t, p));
+    return zonal__device_write(t->device, p->block, block, part_bytes(p));
 }
 
-static zonal_status alloc_staging(const zonal__trainer *t, float **staging) {
-    const zonal__graph *graph = &t->model->graph;
-    int64_t count = graph->parameter_size > graph->statistic_size ? graph->parameter_size
-                                                                  : graph->statistic_size;
+static zonal_status alloc_staging(const zonal__trainer *t, const part *parts, int count,
+                                  float **staging) {
+    int64_t most = 0;
+    for (int k = 0; k < count; k++)
+        if (parts[k].size > most) most = parts[k].size;
     *staging = NULL;
-    return zonal__device_is_host(t->device) ? ZONAL_OK : ZONAL_NEW(staging, count, "a checkpoint");
+    return zonal__device_is_host(t->device) ? ZONAL_OK : ZONAL_NEW(staging, most, "a checkpoint");
 }
 
 /* What must agree between the trainer that saves and the one that loads. */
@@ -93,8 +111,8 @@ static const char *describe_optimiser(const zonal__trainer *t) {
 struct zonal__snapshot {
     zonal__trainer *trainer;
     int count;
-    part device[2 + MOST_STATES]; /* the trainer's own blocks ... */
-    part host[2 + MOST_STATES];   /* ... and the copies of them */
+    part device[MOST_PARTS]; /* the trainer's own blocks ... */
+    part host[MOST_PARTS];   /* ... and the copies of them */
     char prefix[MOST_STATES][NAME];
     void *memory; /* of all copies, such that the device writes to it at full speed */
     int64_t step, batches;
@@ -104,13 +122,13 @@ static zonal_status fill_snapshot(zonal__trainer *t, zonal__snapshot *s) {
     size_t bytes = 0;
     s->trainer = t;
     ZONAL_TRY(list_parts(t, s->prefix, s->device, &s->count));
-    for (int k = 0; k < s->count; k++) bytes += part_bytes(t, &s->device[k]);
+    for (int k = 0; k < s->count; k++) bytes += part_bytes(&s->device[k]);
     ZONAL_TRY(zonal__device_pinned_alloc(t->device, bytes, &s->memory));
     float *at = s->memory;
     for (int k = 0; k < s->count; k++) {
         s->host[k] = s->device[k];
         s->host[k].block = at;
-        at += part_bytes(t, &s->device[k]) / sizeof *at;
+        at += part_bytes(&s->device[k]) / sizeof *at;
     }
     return ZONAL_OK;
 }
@@ -137,7 +155,7 @@ zonal_status zonal__snapshot_take(zonal__snapshot *s) {
     zonal__trainer *t = s->trainer;
     for (int k = 0; k < s->count; k++)
         ZONAL_TRY(zonal__device_read(t->device, s->host[k].block, s->device[k].block,
-                                     part_bytes(t, &s->device[k])));
+                                     part_bytes(&s->device[k])));
     s->step = t->done;
     s->batches = t->model->batches;
     return ZONAL_OK;
@@ -171,9 +189,9 @@ static zonal_status gather(const zonal__snapshot *s, content *c) {
     const zonal__graph *graph = &s->trainer->model->graph;
     int64_t values = 0, tensors = 0;
     for (int k = 0; k < s->count; k++)
-        for (int i = 0; i < graph->entry_count; i++)
-            if (belongs(&graph->entries[i], &s->host[k])) {
-                values += graph->entries[i].count;
+        for (int i = 0; i < s->host[k].entry_count; i++)
+            if (belongs(&s->host[k].entries[i], &s->host[k])) {
+                values += s->host[k].entries[i].count;
                 tensors++;
             }
     tensors += graph->entry_count; /* room for the batches of every norm */
@@ -181,9 +199,9 @@ static zonal_status gather(const zonal__snapshot *s, content *c) {
     ZONAL_TRY(ZONAL_NEW(&c->tensors, tensors, "a checkpoint"));
     ZONAL_TRY(ZONAL_NEW(&c->names, tensors, "a checkpoint"));
     for (int k = 0; k < s->count; k++)
-        for (int i = 0; i < graph->entry_count; i++)
-            if (belongs(&graph->entries[i], &s->host[k]))
-                put_entry(c, &graph->entries[i], &s->host[k]);
+        for (int i = 0; i < s->host[k].entry_count; i++)
+            if (belongs(&s->host[k].entries[i], &s->host[k]))
+                put_entry(c, &s->host[k].entries[i], &s->host[k]);
     for (int i = 0; i < graph->entry_count; i++)
         if (graph->entries[i].kind == ZONAL__ENTRY_BATCHES)
             c->tensors[c->count++] = (zonal__safetensor){.name = graph->entries[i].name,
@@ -248,19 +266,19 @@ static zonal_status find_entry(const zonal__safetensors *file, const zonal__entr
     return zonal__safetensors_get(file, name, entry->rank, entry->shape, tensor);
 }
 
-static int64_t largest_entry(const zonal__graph *graph) {
+static int64_t largest_entry(const part *parts, int count) {
     int64_t most = 1;
-    for (int i = 0; i < graph->entry_count; i++)
-        if (graph->entries[i].count > most) most = graph->entries[i].count;
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < parts[k].entry_count; i++)
+            if (parts[k].entries[i].count > most) most = parts[k].entries[i].count;
     return most;
 }
 
 /* Block NULL: only looks whether all tensors are there. */
-static zonal_status take_part(const zonal__trainer *t, const zonal__safetensors *file,
-                              const part *p, float *buffer, float *block) {
-    const zonal__graph *graph = &t->model->graph;
-    for (int i = 0; i < graph->entry_count; i++) {
-        const zonal__entry *entry = &graph->entries[i];
+static zonal_status take_part(const zonal__safetensors *file, const part *p, float *buffer,
+                              float *block) {
+    for (int i = 0; i < p->entry_count; i++) {
+        const zonal__entry *entry = &p->entries[i];
         const zonal__safetensor *tensor;
         if (!belongs(entry, p)) continue;
         ZONAL_TRY(find_entry(file, entry, p, &tensor));
@@ -276,13 +294,12 @@ static zonal_status take_all(const zonal__trainer *t, const zonal__safetensors *
                              const part *parts, int count) {
     float *buffer = NULL, *staging = NULL, *block;
     zonal_status status;
-    for (int k = 0; k < count; k++) ZONAL_TRY(take_part(t, file, &parts[k], NULL, NULL));
-    ZONAL_TRY_GOTO(status, done,
-                   ZONAL_NEW(&buffer, largest_entry(&t->model->graph), "a checkpoint"));
-    ZONAL_TRY_GOTO(status, done, alloc_staging(t, &staging));
+    for (int k = 0; k < count; k++) ZONAL_TRY(take_part(file, &parts[k], NULL, NULL));
+    ZONAL_TRY_GOTO(status, done, ZONAL_NEW(&buffer, largest_entry(parts, count), "a checkpoint"));
+    ZONAL_TRY_GOTO(status, done, alloc_staging(t, parts, count, &staging));
     for (int k = 0; k < count; k++) {
         ZONAL_TRY_GOTO(status, done, reach(t, &parts[k], staging, &block));
-        ZONAL_TRY_GOTO(status, done, take_part(t, file, &parts[k], buffer, block));
+        ZONAL_TRY_GOTO(status, done, take_part(file, &parts[k], buffer, block));
         ZONAL_TRY_GOTO(status, done, put_back(t, &parts[k], block));
     }
 done:
@@ -293,7 +310,7 @@ done:
 
 static zonal_status load_from(zonal__trainer *t, const zonal__safetensors *file) {
     char prefix[MOST_STATES][NAME], network[NOTE];
-    part parts[2 + MOST_STATES];
+    part parts[MOST_PARTS];
     const char *text = zonal__safetensors_note_text(file, "zonal.step");
     int64_t step;
     int count;
@@ -324,7 +341,7 @@ static zonal_status spread_parts(zonal__trainer *t, const zonal_communicator *c,
     for (int k = 0; k < count; k++) {
         float *block;
         ZONAL_TRY(reach(t, &parts[k], staging, &block));
-        ZONAL_TRY(c->broadcast(c->context, block, (int64_t)part_bytes(t, &parts[k]), 0, NULL));
+        ZONAL_TRY(c->broadcast(c->context, block, (int64_t)part_bytes(&parts[k]), 0, NULL));
         ZONAL_TRY(put_back(t, &parts[k], block));
     }
     return ZONAL_OK;
@@ -332,14 +349,14 @@ static zonal_status spread_parts(zonal__trainer *t, const zonal_communicator *c,
 
 zonal_status zonal__checkpoint_spread(zonal__trainer *t, const zonal_communicator *c) {
     char prefix[MOST_STATES][NAME];
-    part parts[2 + MOST_STATES];
+    part parts[MOST_PARTS];
     float *staging = NULL;
     int64_t step = t->done;
     int count = 0;
     zonal_status status;
     if (!c) return ZONAL_OK;
     status = list_parts(t, prefix, parts, &count);
-    if (status == ZONAL_OK) status = alloc_staging(t, &staging);
+    if (status == ZONAL_OK) status = alloc_staging(t, parts, count, &staging);
     status = zonal__ranks_agree(t->ranks, status);
     if (status == ZONAL_OK) status = spread_parts(t, c, parts, count, staging);
     if (status == ZONAL_OK) status = c->broadcast(c->context, &step, sizeof step, 0, NULL);

@@ -2,9 +2,11 @@
  * Checkpoints: one safetensors file with a checksum, holding all that a trainer carries from step
  * to step. Parameters and statistics have PyTorch's names and layout ("conv1.weight", ...), so the
  * file loads there too; the optimiser's state lies beside them as "optimiser.exp_avg.conv1.weight"
- * and so on. The metadata says which step comes next ("zonal.step") and for which network and
- * optimiser it was made ("zonal.network", "zonal.optimiser"), and holds the configuration that the
- * trainer was made from ("zonal.configuration"), where it has one.
+ * and so on, and an online probe as
+ * "probe.weight" and "probe.bias" with its own state. The metadata says which step comes next
+ * ("zonal.step") and for which network and optimiser it was made ("zonal.network",
+ * "zonal.optimiser"), and holds the configuration that the trainer was made from
+ * ("zonal.configuration"), where it has one.
  *
  * A file appears whole or not at all, and what it replaces stays intact until then. A trainer that
  * has loaded one goes on bit for bit as the one that saved it would have.

@@ -136,6 +136,11 @@ void zonal__event_log_eval(zonal__event_log *log, int64_t step,
         add(log, step, 1, &knn);
 }
 
+void zonal__event_log_probe(zonal__event_log *log, int64_t step, double accuracy) {
+    const zonal__scalar scalar = {"eval/probe_accuracy", accuracy};
+    add(log, step, 1, &scalar);
+}
+
 void zonal__event_log_sync(zonal__event_log *log) {
     if (log && log->file && zonal__event_file_sync(log->file) != ZONAL_OK) give_up(log);
 }

@@ -6,6 +6,7 @@
  *             optimiser/gradient_norm, speed/images_per_second
  *     monitor monitor/mean_cosine, monitor/effective_rank, monitor/rho
  *     eval    eval/retrieval_r1, _r3, _r5, _map, or eval/knn_accuracy
+ *     probe   eval/probe_accuracy
  *
  * Curves are a copy: where they cannot be written, the log says so once and the run goes on without
  * them. All functions accept a NULL log, which is a run without curves.
@@ -32,6 +33,7 @@ void zonal__event_log_monitor(zonal__event_log *log, int64_t step,
                               const struct zonal__monitor *monitor);
 void zonal__event_log_eval(zonal__event_log *log, int64_t step,
                            const struct zonal__online_result *result);
+void zonal__event_log_probe(zonal__event_log *log, int64_t step, double accuracy);
 void zonal__event_log_sync(zonal__event_log *log);
 
 #endif

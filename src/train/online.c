@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "eval/neighbours.h"
+#include "eval/probe.h"
 #include "eval/retrieval.h"
 
 /* Each rank has filled its rows, and the others' are 0. */
@@ -80,6 +81,33 @@ static zonal_status run_retrieval(const zonal__online_options *options, zonal__m
     return ZONAL_OK;
 }
 
+/* In the layout and precision of eval/probe.h. */
+static void widen_probe(const float *from, const zonal__probe *to) {
+    int64_t dim = to->dim;
+    for (int c = 0; c < to->classes; c++) {
+        double *row = to->parameters + c * (dim + 1);
+        for (int64_t j = 0; j < dim; j++) row[j] = (double)from[c * dim + j];
+        row[dim] = (double)from[to->classes * dim + c];
+    }
+}
+
+static zonal_status test_probe(const zonal__online_options *options, int64_t dim,
+                               const zonal__labelled *asked, double *accuracy) {
+    zonal__probe probe = {
+        .dim = dim, .classes = options->memory->classes, .threads = options->threads};
+    zonal__scores scores = {0};
+    zonal_status status;
+    *accuracy = NAN;
+    if (!options->probe) return ZONAL_OK;
+    ZONAL_TRY(ZONAL_NEW(&probe.parameters, probe.classes * (dim + 1), "the probe"));
+    widen_probe(options->probe, &probe);
+    status = zonal__probe_test(&probe, asked, &scores);
+    if (status == ZONAL_OK) *accuracy = zonal__scores_accuracy(&scores);
+    zonal__scores_fini(&scores);
+    zonal__probe_fini(&probe);
+    return status;
+}
+
 static zonal_status classify(const zonal__online_options *options, int64_t dim, const float *memory,
                              const float *queries, zonal__online_result *result) {
     const zonal__knn_options knn = {.dim = dim,
@@ -102,7 +130,7 @@ static zonal_status classify(const zonal__online_options *options, int64_t dim, 
     ZONAL_TRY(zonal__knn_run(&knn, &known, &asked, &scores));
     result->accuracy = zonal__scores_accuracy(&scores);
     zonal__scores_fini(&scores);
-    return ZONAL_OK;
+    return test_probe(options, dim, &asked, &result->probe_accuracy);
 }
 
 static zonal_status run_knn(const zonal__online_options *options, zonal__model *model,
@@ -131,7 +159,7 @@ void zonal__online_fini(zonal__online_work *work) {
 
 zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
                                zonal__online_work *work, zonal__online_result *result) {
-    *result = (zonal__online_result){.protocol = options->protocol};
+    *result = (zonal__online_result){.protocol = options->protocol, .probe_accuracy = NAN};
     switch (options->protocol) {
     case ZONAL__ONLINE_RETRIEVAL:
         return run_retrieval(options, model, work, result);

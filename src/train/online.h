@@ -25,6 +25,8 @@ typedef struct zonal__online_options {
     uint64_t seed; /* of the views' draws: the same in every evaluation */
     int k;         /* k-NN; at most the memory's count */
     double temperature;
+    const float
+        *probe; /* k-NN; NULL: none. Weight [classes][dim], bias [classes]: what is tested too */
     const zonal__device *device; /* NULL: the CPU */
     zonal__job *job;             /* the ranks that share the work; NULL: one */
     int threads;
@@ -36,6 +38,7 @@ typedef struct zonal__online_result {
     zonal__online_protocol protocol;
     double r1, r3, r5, map; /* retrieval */
     double accuracy;        /* k-NN */
+    double probe_accuracy;  /* of the online probe on k-NN's queries; NaN: there is none */
 } zonal__online_result;
 
 /* What one evaluation leaves for the next of the same options and model. Zero-initialise; release

@@ -17,6 +17,7 @@ static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
 static const char *const data_locations[] = {"auto", "device", "host", NULL};
 static const char *const decoders[] = {"host", "device", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
+static const char *const eval_splits[] = {"val", "test", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
 
 const char *const zonal__changed_data_words[] = {"refuse", "allow", NULL};
@@ -178,6 +179,8 @@ const zonal__option zonal__train_table[] = {
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
     SHARE("view-flip", view.flip, NULL, "byol: probability of a horizontal flip; 0.5 unless given"),
+    FLAG("view-flip-alternate", view.flip_alternates, NULL,
+         "byol: flip in every other epoch instead, beginning with the draw of the first"),
     SHARE("view-jitter", view.jitter, NULL, "byol: probability of colour jitter; 0.8"),
     NUMBER("view-brightness", view.brightness, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
     NUMBER("view-contrast", view.contrast, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
@@ -329,13 +332,20 @@ const zonal__option zonal__train_table[] = {
           "an effective rank below this share of that of uniform points is collapse"),
     WORD("eval", eval, protocols, "auto",
          "evaluation during training; auto: retrieval for textures, k-NN if there are classes"),
+    WORD("eval-split", eval_split, eval_splits, "val",
+         "the images to evaluate on during training; test: for runs that train on all others"),
     WHOLE("eval-every", eval_every, "0", 0, 1e9,
           "steps between evaluations; 0: one epoch, but at least 100, on CUDA 500"),
-    WHOLE("eval-count", eval_count, "1000", 2, 1e9, "validation images to use"),
+    WHOLE("eval-count", eval_count, "1000", 2, 1e9, "images of that split to use"),
     WHOLE("eval-memory", eval_memory, "5000", 1, 1e9, "knn: labelled images to compare with"),
     WHOLE("eval-k", eval_k, "20", 1, 256, "knn: neighbours that vote"),
     NUMBER("eval-temperature", eval_temperature, "0.07", 0, INFINITY, OVER | UNDER,
            "knn: temperature of the votes"),
+    FLAG("probe", probe, NULL,
+         "knn: also train a linear classifier of the features along with the network and test it "
+         "in each evaluation; the network is not changed by it"),
+    NUMBER("probe-lr", probe_lr, "0.001", 0, INFINITY, OVER | UNDER,
+           "probe: its learning rate, constant, with AdamW"),
     {0}};
 
 static const char *const most_used[] = {"config",      "out",     "resume", "method",

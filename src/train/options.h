@@ -13,6 +13,7 @@
 /* Numbers that a word stands for, in the order of the words. */
 enum { ZONAL__EVAL_CROP_AUTO, ZONAL__EVAL_CROP_CENTER, ZONAL__EVAL_CROP_WHOLE };
 enum { ZONAL__AUGMENTATION_AUTO, ZONAL__AUGMENTATION_BYOL, ZONAL__AUGMENTATION_TEXTURE };
+enum { ZONAL__EVAL_ON_VAL, ZONAL__EVAL_ON_TEST };
 enum { ZONAL__EVAL_AUTO, ZONAL__EVAL_RETRIEVAL, ZONAL__EVAL_KNN, ZONAL__EVAL_NONE };
 enum { ZONAL__PRECISION_AUTO, ZONAL__PRECISION_FP32, ZONAL__PRECISION_BF16 };
 enum { ZONAL__STEM_AUTO, ZONAL__STEM_AS_IMAGENET, ZONAL__STEM_AS_SMALL };
@@ -60,9 +61,11 @@ typedef struct zonal__train_settings {
     double checkpoint_minutes;
     int on_collapse, tensorboard;
     double collapse_cosine, collapse_rank;
-    int eval;
+    int eval, eval_split;
     int64_t eval_every, eval_count, eval_memory, eval_k;
     double eval_temperature;
+    int probe;
+    double probe_lr;
     /* this run's own: not in its configuration */
     const char *out, *resume, *config, *autotune_cache;
     int changed_data;

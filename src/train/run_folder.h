@@ -37,6 +37,7 @@
  *     monitor      mean_cosine, effective_rank, expected_rank (that of uniform points), log10_p,
  *                  rho
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
+ *     probe        epoch, protocol "probe", features, accuracy (of the online probe)
  *     checkpoint   score, best (whether it is the highest so far)
  *
  * They are on the disk before the checkpoint of the same step is, so that after the cut which
@@ -136,6 +137,8 @@ zonal_status zonal__run_folder_add_monitor(zonal__run_folder *folder, int64_t st
                                            const zonal__monitor *monitor);
 zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
                                         const zonal__online_result *result);
+zonal_status zonal__run_folder_add_probe(zonal__run_folder *folder, int64_t step, double epoch,
+                                         double accuracy);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 

@@ -79,6 +79,18 @@ zonal_status zonal__run_folder_add_eval(zonal__run_folder *folder, int64_t step,
     return end_line(folder, &json);
 }
 
+zonal_status zonal__run_folder_add_probe(zonal__run_folder *folder, int64_t step, double epoch,
+                                         double accuracy) {
+    zonal__json json;
+    begin_line(&json, "probe", step);
+    zonal__json_key_double(&json, "epoch", epoch);
+    zonal__json_key_text(&json, "protocol", "probe");
+    zonal__json_key_text(&json, "features", "backbone");
+    zonal__json_key_double(&json, "accuracy", accuracy);
+    zonal__event_log_probe(folder->events, step, accuracy);
+    return end_line(folder, &json);
+}
+
 zonal_status zonal__run_folder_add_checkpoint(zonal__run_folder *folder, int64_t step, double score,
                                               int best) {
     zonal__json json;

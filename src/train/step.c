@@ -19,6 +19,11 @@ zonal__optimiser_arrays zonal__trainer_arrays(const zonal__trainer *t) {
                                      .copy = t->model->bf16};
 }
 
+size_t zonal__trainer_input_bytes(const zonal__trainer *t) {
+    size_t labels = t->options.probe_classes > 0 ? (size_t)t->rows * sizeof(int32_t) : 0;
+    return sizeof(zonal__step_input) + (labels + 7) / 8 * 8; /* which begin with doubles */
+}
+
 int zonal__trainer_views(const zonal__trainer *t) {
     int views = 0;
     for (int g = 0; g < t->options.loader.groups; g++) views += t->options.loader.group[g].views;
@@ -79,6 +84,34 @@ static zonal_status go_back(zonal__trainer *t, int g, const void *gradients, int
     return zonal__exchange_end(&t->exchange);
 }
 
+/* ---- the online probe ------------------------------------------------------------------------ */
+
+/* It sees the first view of each image: the first rows of group 0. */
+static zonal_status show_probe(zonal__trainer *t, int g, const zonal__run_outputs *outputs,
+                               int64_t row) {
+    if (!t->probe || g > 0) return ZONAL_OK;
+    return zonal__online_probe_take(t->probe, outputs->features, row);
+}
+
+static zonal_status step_probe(zonal__trainer *t) {
+    return zonal__online_probe_step(t->probe, (const int32_t *)(t->input + 1),
+                                    t->ranks ? &t->exchange : NULL, &t->input->probe,
+                                    &t->output->probe_norm);
+}
+
+/* Once the features of all images are there. */
+static zonal_status step_probe_beside(zonal__trainer *t) {
+    if (!t->probe || !zonal__online_probe_is_beside(t->probe)) return ZONAL_OK;
+    return step_probe(t);
+}
+
+/* At the end of a step. */
+static zonal_status finish_probe(zonal__trainer *t) {
+    if (!t->probe) return ZONAL_OK;
+    return zonal__online_probe_is_beside(t->probe) ? zonal__online_probe_join(t->probe)
+                                                   : step_probe(t);
+}
+
 /* ---- the whole batch at once ----------------------------------------------------------------- */
 
 static void *rows_of(const zonal__trainer *t, int g, void *rows) {
@@ -87,9 +120,12 @@ static void *rows_of(const zonal__trainer *t, int g, void *rows) {
 
 static zonal_status one_pass(zonal__trainer *t) {
     zonal__run_outputs outputs;
-    for (int g = 0; g < t->options.loader.groups; g++)
+    for (int g = 0; g < t->options.loader.groups; g++) {
         ZONAL_TRY(zonal__run_forward(t->groups[g].run, t->groups[g].views, 1,
                                      rows_of(t, g, t->projections), &outputs));
+        ZONAL_TRY(show_probe(t, g, &outputs, 0));
+    }
+    ZONAL_TRY(step_probe_beside(t));
     ZONAL_TRY(take_loss(t));
     for (int g = 0; g < t->options.loader.groups; g++)
         ZONAL_TRY(
@@ -125,21 +161,22 @@ static zonal_status scatter(const zonal__trainer *t, int g, int64_t k, size_t by
 }
 
 /* Micro-batch k of group g goes forward into t->micro_projections. */
-static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k) {
+static zonal_status embed_micro(zonal__trainer *t, int g, int64_t k, zonal__run_outputs *outputs) {
     zonal__trainer_group *group = &t->groups[g];
-    zonal__run_outputs outputs;
     ZONAL_TRY(gather(t, g, k, group->view_bytes, group->views, group->micro_views));
-    return zonal__run_forward(group->run, group->micro_views, 1, t->micro_projections, &outputs);
+    return zonal__run_forward(group->run, group->micro_views, 1, t->micro_projections, outputs);
 }
 
 /* The running statistics are put back, so that the second pass alone moves them. */
 static zonal_status embed_all(zonal__trainer *t) {
+    zonal__run_outputs outputs;
     size_t statistics = (size_t)t->model->graph.statistic_size * sizeof(float);
     ZONAL_TRY(zonal__device_copy_on(t->device, t->launch.stream, t->kept_statistics,
                                     t->model->statistics, statistics));
     for (int64_t k = 0; k < t->rows / t->micro; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
-            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(embed_micro(t, g, k, &outputs));
+            ZONAL_TRY(show_probe(t, g, &outputs, k * t->micro));
             ZONAL_TRY(scatter(t, g, k, row_bytes(t), t->micro_projections,
                               rows_of(t, g, t->projections)));
         }
@@ -149,11 +186,13 @@ static zonal_status embed_all(zonal__trainer *t) {
 
 static zonal_status two_passes(zonal__trainer *t) {
     int64_t passes = t->rows / t->micro;
+    zonal__run_outputs outputs;
     ZONAL_TRY(embed_all(t));
+    ZONAL_TRY(step_probe_beside(t));
     ZONAL_TRY(take_loss(t));
     for (int64_t k = 0; k < passes; k++)
         for (int g = 0; g < t->options.loader.groups; g++) {
-            ZONAL_TRY(embed_micro(t, g, k));
+            ZONAL_TRY(embed_micro(t, g, k, &outputs));
             ZONAL_TRY(
                 gather(t, g, k, row_bytes(t), rows_of(t, g, t->gradients), t->micro_gradients));
             ZONAL_TRY(go_back(t, g, t->micro_gradients, k > 0 || g > 0,
@@ -199,8 +238,9 @@ static zonal_status compute(zonal__trainer *t) {
     t->worked = 0;
     if (t->listener) t->listener(t->listener_context, 1, 0);
     ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
-    return t->optimisers->step(t->optimiser, &arrays, &t->input->numbers,
-                               &t->output->gradient_norm);
+    ZONAL_TRY(
+        t->optimisers->step(t->optimiser, &arrays, &t->input->numbers, &t->output->gradient_norm));
+    return finish_probe(t);
 }
 
 static zonal_status capture(zonal__trainer *t, void **graph) {
@@ -243,8 +283,18 @@ zonal_status zonal__trainer_fetch(zonal__trainer *t) {
         ZONAL_TRY(zonal__loader_next(t->loader, &batch));
     for (int g = 0; g < t->options.loader.groups; g++) t->groups[g].views = batch->views[g];
     t->epoch = batch->epoch;
+    t->labels = batch->labels;
     t->fetched = 1;
     return ZONAL_OK;
+}
+
+/* The input with its labels; views that are no images' have some too. */
+static void fill_input(const zonal__trainer *t, const zonal__step_input *input,
+                       zonal__step_input *to) {
+    int32_t *labels = (int32_t *)(to + 1);
+    *to = *input;
+    for (int64_t i = 0; t->probe && i < t->rows; i++)
+        labels[i] = t->labels ? t->labels[i] : (int32_t)(i % t->options.probe_classes);
 }
 
 /* On CUDA it is read from pinned memory some time later: steps take turns, and each waits until the
@@ -252,14 +302,16 @@ zonal_status zonal__trainer_fetch(zonal__trainer *t) {
 static zonal_status send_input(zonal__trainer *t, const zonal__step_input *input) {
     zonal__trainer_launch *l = &t->launch;
     int turn = (int)(t->done % ZONAL__FEED_TURNS);
+    size_t bytes = zonal__trainer_input_bytes(t);
+    void *pinned;
     if (zonal__device_is_host(t->device)) {
-        *t->input = *input;
+        fill_input(t, input, t->input);
         return ZONAL_OK;
     }
+    pinned = l->pinned + (size_t)turn * bytes;
     ZONAL_TRY(zonal__device_event_wait(t->device, l->pinned_read[turn]));
-    l->pinned[turn] = *input;
-    ZONAL_TRY(
-        zonal__device_write_on(t->device, l->stream, t->input, &l->pinned[turn], sizeof *input));
+    fill_input(t, input, pinned);
+    ZONAL_TRY(zonal__device_write_on(t->device, l->stream, t->input, pinned, bytes));
     return zonal__device_event_record(t->device, l->pinned_read[turn], l->stream);
 }
 
@@ -272,6 +324,9 @@ zonal_status zonal__trainer_step(zonal__trainer *t) {
                                .rate = zonal__schedule_rate(&t->options.schedule, t->done)};
     ZONAL_TRY(zonal__optimiser_numbers_make(&t->options.optimiser, t->last.rate, t->done + 1,
                                             &input.numbers));
+    if (t->probe)
+        ZONAL_TRY(zonal__online_probe_numbers(t->probe, t->options.probe_rate, t->done + 1,
+                                              &input.probe));
     ZONAL_TRY(send_input(t, &input));
     zonal_objective_set_step(t->objective, input.step);
     ZONAL_TRY(zonal__device_is_host(t->device) ? compute(t) : launch(t, t->turn));
@@ -301,6 +356,14 @@ zonal_status zonal__trainer_metrics(zonal__trainer *t, zonal__metrics *metrics) 
     if (rows != ZONAL_OK) return rows;
     if (gradient != ZONAL_OK) return gradient;
     return check_loss(&output.loss, t->last.step);
+}
+
+zonal_status zonal__trainer_probe(zonal__trainer *t, float *out) {
+    const char *prefix;
+    float *block;
+    ZONAL_TRY(zonal__online_probe_block(t->probe, 0, &prefix, &block));
+    return zonal__device_read(t->device, out, block,
+                              (size_t)zonal__online_probe_size(t->probe) * sizeof *out);
 }
 
 zonal_status zonal__trainer_projections(zonal__trainer *t, float *out) {

@@ -18,6 +18,25 @@ static int is_host(const zonal__trainer *t) {
 
 /* ---- create: the network --------------------------------------------------------------------- */
 
+/* A class is an index into the probe's rows. */
+static zonal_status check_labels(const zonal__trainer_options *o) {
+    const zonal__source *source = o->loader.source;
+    if (o->probe_classes == 0 || o->fixed_views) return ZONAL_OK;
+    if (!source->labels)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the images of %s have no classes, which an online probe learns; train "
+                          "without it",
+                          source->path);
+    for (int64_t i = 0; i < source->count; i++)
+        if (source->labels[i] < 0 || source->labels[i] >= o->probe_classes)
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "image %lld of %s has the class %d, and an online probe knows 0 to "
+                              "%d; train without it, or only on images with classes",
+                              (long long)i, source->path, (int)source->labels[i],
+                              o->probe_classes - 1);
+    return ZONAL_OK;
+}
+
 static zonal_status check(const zonal__trainer_options *o) {
     int64_t batch = o->loader.batch, micro = o->micro_batch;
     if (o->loader.in_order)
@@ -36,6 +55,7 @@ static zonal_status check(const zonal__trainer_options *o) {
                           "or a larger %s",
                           o->communicator->ranks, (long long)(micro > 0 ? micro : batch),
                           micro > 0 ? "micro_batch" : "batch");
+    ZONAL_TRY(check_labels(o));
     return zonal__schedule_check(&o->schedule);
 }
 
@@ -94,7 +114,8 @@ static zonal_status make_rows(zonal__trainer *t) {
         zonal__device_alloc(t->device, (size_t)rows * row, "the projections", &t->projections));
     ZONAL_TRY(zonal__device_alloc(t->device, (size_t)rows * row, "the projections' gradient",
                                   &t->gradients));
-    ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->input, "a step's numbers", &memory));
+    ZONAL_TRY(
+        zonal__device_alloc(t->device, zonal__trainer_input_bytes(t), "a step's numbers", &memory));
     t->input = memory;
     ZONAL_TRY(zonal__device_alloc(t->device, sizeof *t->output, "a step's results", &memory));
     t->output = memory;
@@ -118,8 +139,8 @@ static zonal_status make_stream(zonal__trainer *t) {
     void *memory;
     if (is_host(t)) return ZONAL_OK;
     ZONAL_TRY(zonal__device_stream_create(t->device, &l->stream));
-    ZONAL_TRY(
-        zonal__device_pinned_alloc(t->device, ZONAL__FEED_TURNS * sizeof *l->pinned, &memory));
+    ZONAL_TRY(zonal__device_pinned_alloc(
+        t->device, ZONAL__FEED_TURNS * zonal__trainer_input_bytes(t), &memory));
     l->pinned = memory;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++)
         ZONAL_TRY(zonal__device_event_create(t->device, &l->pinned_read[i]));
@@ -136,9 +157,10 @@ static zonal_status make_objective(zonal__trainer *t) {
     options.loss.threads = t->options.threads;
     options.loss.sliced.seed = t->options.seed;
     options.loss.communicator = t->options.communicator;
-    ZONAL_TRY(zonal__objective_create_on(
-        &options, zonal__trainer_views(t), t->options.loader.group[0].views, t->rows,
-        t->model->graph.projection_dim, !is_host(t) ? &t->input->step : NULL, &t->objective));
+    ZONAL_TRY(zonal_objective_create(&options, zonal__trainer_views(t),
+                                     t->options.loader.group[0].views, t->rows,
+                                     t->model->graph.projection_dim, &t->objective));
+    if (!is_host(t)) zonal_objective_set_device_step(t->objective, &t->input->step);
     zonal_objective_set_stream(t->objective, t->launch.stream);
     return ZONAL_OK;
 }
@@ -167,6 +189,20 @@ static zonal_status make_optimiser(zonal__trainer *t) {
     if (status == ZONAL_OK && t->optimisers->set_stream)
         t->optimisers->set_stream(t->optimiser, t->launch.stream);
     return status;
+}
+
+static zonal_status make_probe(zonal__trainer *t) {
+    const zonal__online_probe_spec spec = {.classifier = {.rows = t->rows,
+                                                          .all_rows = t->options.loader.batch,
+                                                          .dim = t->model->graph.feature_dim,
+                                                          .classes = t->options.probe_classes,
+                                                          .dtype = t->options.network.dtype,
+                                                          .threads = t->options.threads,
+                                                          .device = t->device},
+                                           .micro = t->micro,
+                                           .stream = t->launch.stream,
+                                           .in_line = t->ranks != NULL};
+    return t->options.probe_classes > 0 ? zonal__online_probe_create(&spec, &t->probe) : ZONAL_OK;
 }
 
 /* ---- create: images -------------------------------------------------------------------------- */
@@ -270,6 +306,7 @@ static zonal_status build_network(zonal__trainer *t) {
 
 static zonal_status build_rest(zonal__trainer *t) {
     ZONAL_TRY(make_optimiser(t));
+    ZONAL_TRY(make_probe(t));
     ZONAL_TRY(make_images(t)); /* last: resident images take what the rest has left */
     /* Memory was zeroed on the default stream, for which the trainer's does not wait. */
     return is_host(t) ? ZONAL_OK : zonal__device_synchronise(t->device);
@@ -281,7 +318,8 @@ static zonal_status meet(zonal__trainer *t, zonal_status status) {
         {"the batch", (double)t->options.loader.batch, NULL},
         {"the micro-batch", (double)t->options.loader.share.of, NULL},
         {"the number of parameters", t->model ? (double)t->model->graph.parameter_size : 0, NULL},
-        {"own_norms", t->options.own_norms, NULL}};
+        {"own_norms", t->options.own_norms, NULL},
+        {"the classes of the online probe", t->options.probe_classes, NULL}};
     return zonal__ranks_create(t->options.communicator, t->device, t->rows, values,
                                sizeof values / sizeof values[0], status, &t->ranks);
 }
@@ -340,6 +378,7 @@ void zonal__trainer_destroy(zonal__trainer *t) {
     zonal__loader_destroy(t->loader);
     zonal__feed_destroy(t->feed);
     if (t->optimisers) t->optimisers->destroy(t->optimiser);
+    zonal__online_probe_destroy(t->probe);
     zonal_objective_destroy(t->objective);
     zonal__exchange_fini(&t->exchange);
     zonal__ranks_destroy(t->ranks);

@@ -13,6 +13,8 @@
  * one device, for any number of threads, and a run that goes on from a checkpoint ends as one that
  * was never interrupted.
  *
+ * An online probe (train/online_probe.h) is carried beside them and goes into none of this.
+ *
  * The views of a group (global, local) go through the network as one batch, [views][batch], so its
  * norms see all of them together; the loss then takes each view by itself.
  *
@@ -64,6 +66,8 @@ typedef struct zonal__trainer_options {
     int fixed_views;     /* 1: for benchmarks: no source and no views of it, but random numbers,
                           * drawn once, in every step */
     int threads;         /* host; 0: all there are */
+    int probe_classes;   /* of the online probe (train/online_probe.h); 0: there is none */
+    double probe_rate;   /* its learning rate */
     const char *configuration; /* what all this was made from, kept in checkpoints; may be NULL */
     const zonal_communicator *communicator; /* of host memory or the device's; NULL: one rank */
     int own_norms; /* several ranks, 1: the norms of each see its own images alone */
@@ -105,6 +109,10 @@ void zonal__trainer_listen(zonal__trainer *trainer, zonal__trainer_listener *lis
  * ZONAL_NUMERIC when one since the last call had a loss or gradient that was not finite; *metrics
  * is filled then too. */
 zonal_status zonal__trainer_metrics(zonal__trainer *trainer, zonal__metrics *metrics);
+
+/* The online probe: weight [probe_classes][feature_dim], then bias [probe_classes]. Waits on CUDA.
+ */
+zonal_status zonal__trainer_probe(zonal__trainer *trainer, float *out);
 
 /* The last step's projections, [views][rows][projection_dim], global views first, rows being those
  * of this rank. Waits on CUDA. */

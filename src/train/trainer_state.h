@@ -7,18 +7,22 @@
 
 #include "backend/ranks.h"
 #include "train/exchange.h"
+#include "train/online_probe.h"
 #include "train/trainer.h"
 
 /* What changes from step to step, where the step's work finds it, and what the step leaves. Both
- * lie on the trainer's device. */
+ * lie on the trainer's device. With an online probe the input is followed by the labels of the
+ * images, int32 [rows], so that all of it goes there in one copy. */
 typedef struct zonal__step_input {
     zonal__optimiser_numbers numbers;
-    uint32_t step; /* of the sliced losses */
+    zonal__optimiser_numbers probe; /* the same for the online probe */
+    uint32_t step;                  /* of the sliced losses */
 } zonal__step_input;
 
 typedef struct zonal__step_output {
     zonal_objective_parts loss;
     double gradient_norm;
+    double probe_norm; /* of the online probe's gradient */
 } zonal__step_output;
 
 /* The views of one size. Arrays lie on the device. */
@@ -36,7 +40,7 @@ typedef struct zonal__trainer_launch {
     void *stream;                         /* NULL: on the host */
     int warm;                             /* 1: the kernels have been loaded by a first step */
     void *graphs[ZONAL__FEED_TURNS];      /* by the feed's turn; NULL: not yet captured */
-    zonal__step_input *pinned;            /* [ZONAL__FEED_TURNS]; steps take turns */
+    char *pinned;                         /* [ZONAL__FEED_TURNS] inputs; steps take turns */
     void *pinned_read[ZONAL__FEED_TURNS]; /* events: this one has been copied */
 } zonal__trainer_launch;
 
@@ -52,6 +56,7 @@ struct zonal__trainer {
     zonal_objective *objective;
     const zonal__optimiser_table *optimisers;
     zonal__optimiser *optimiser;
+    zonal__online_probe *probe; /* NULL: none */
     zonal__step_input *input;
     zonal__step_output *output;
     int64_t rows; /* images of a step: this rank's share of the batch */
@@ -66,13 +71,16 @@ struct zonal__trainer {
     zonal__trainer_launch launch;
     zonal__trainer_listener *listener;
     void *listener_context;
-    double work, worked; /* of a step; of that under way, so far */
-    int fetched, turn;   /* 1: the views of the next step are there; the feed's turn */
-    int64_t epoch;       /* of the views that were fetched last */
-    int64_t done;        /* steps */
-    zonal__metrics last; /* without what the step's output holds */
+    double work, worked;   /* of a step; of that under way, so far */
+    const int32_t *labels; /* of the images that were fetched last; NULL: they have none */
+    int fetched, turn;     /* 1: the views of the next step are there; the feed's turn */
+    int64_t epoch;         /* of the views that were fetched last */
+    int64_t done;          /* steps */
+    zonal__metrics last;   /* without what the step's output holds */
 };
 
+/* Bytes of an input with its labels. */
+size_t zonal__trainer_input_bytes(const zonal__trainer *trainer);
 /* Bytes of an element of the network's dtype. */
 size_t zonal__trainer_element(const zonal__trainer *trainer);
 /* What its optimiser moves. */

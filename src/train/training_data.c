@@ -52,6 +52,7 @@ static const struct {
 } view_options[] = {
     VIEW(BYOL, "view-aspect", aspect),
     VIEW(BYOL, "view-flip", flip),
+    VIEW(BYOL, "view-flip-alternate", flip_alternates),
     VIEW(BYOL, "view-jitter", jitter),
     VIEW(BYOL, "view-brightness", brightness),
     VIEW(BYOL, "view-contrast", contrast),
@@ -178,14 +179,32 @@ zonal_status zonal__training_check_views(const zonal__training *t) {
 
 /* ---- the evaluation on the way --------------------------------------------------------------- */
 
+/* The probe is tested on the features that k-NN is tested on. */
+static zonal_status settle_probe(zonal__training *t) {
+    if (!t->settings.probe) return ZONAL_OK;
+    if (t->settings.eval != ZONAL__EVAL_KNN)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "--probe is tested with k-NN, and there is %s; give images with classes "
+                          "and --eval knn, or leave --probe out",
+                          t->settings.eval == ZONAL__EVAL_NONE ? "no evaluation"
+                                                               : "retrieval instead");
+    t->trainer.probe_classes = t->source->classes;
+    t->trainer.probe_rate = t->settings.probe_lr;
+    return ZONAL_OK;
+}
+
+static const char *eval_split_word(const zonal__training *t) {
+    return t->settings.eval_split == ZONAL__EVAL_ON_TEST ? "test" : "val";
+}
+
 static zonal_status open_retrieval(zonal__training *t) {
     t->eval_augmentations[0] = t->augmentations[0];
     t->eval_augmentations[1] = t->augmentations[t->settings.views > 1];
     if (t->queries->count >= 2) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "retrieval needs 2 images or more in the validation part of %s; give "
-                      "--eval none, or more by --val-share",
-                      t->settings.data);
+                      "retrieval needs 2 images or more in the %s split of %s; give --eval none, "
+                      "or more by --val-share",
+                      eval_split_word(t), t->settings.data);
 }
 
 static zonal_status open_knn(zonal__training *t) {
@@ -209,13 +228,27 @@ static int choose_protocol(const zonal__training *t) {
     return ZONAL__EVAL_RETRIEVAL;
 }
 
-zonal_status zonal__training_open_online(zonal__training *t) {
+/* Images that nobody but the evaluation misses. */
+static zonal_status explain_eval(const zonal__training *t, zonal_status status) {
+    zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+    if (status != ZONAL_ARGUMENT) return status;
+    return ZONAL_FAIL(status,
+                      "%.700s; evaluation during training wants it: give --eval-split %s, "
+                      "or --eval none",
+                      inner.message,
+                      t->settings.eval_split == ZONAL__EVAL_ON_TEST ? "val" : "test");
+}
+
+static zonal_status open_protocol(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
     int automatic = s->eval == ZONAL__EVAL_AUTO;
     zonal_status status;
     if (s->eval == ZONAL__EVAL_NONE) return ZONAL_OK;
-    status = zonal__training_source(t, ZONAL__SPLIT_VAL, s->eval_count, &t->queries);
-    if (status != ZONAL_OK && (!automatic || status == ZONAL_MEMORY)) return status;
+    status = zonal__training_source(
+        t, s->eval_split == ZONAL__EVAL_ON_TEST ? ZONAL__SPLIT_TEST : ZONAL__SPLIT_VAL,
+        s->eval_count, &t->queries);
+    if (status != ZONAL_OK && (!automatic || status == ZONAL_MEMORY))
+        return explain_eval(t, status);
     if (automatic)
         zonal__settle_word(t, "eval", status == ZONAL_OK ? choose_protocol(t) : ZONAL__EVAL_NONE,
                            &s->eval);
@@ -233,6 +266,11 @@ zonal_status zonal__training_open_online(zonal__training *t) {
     memcpy(t->online.mean, t->trainer.loader.mean, sizeof t->online.mean);
     memcpy(t->online.std, t->trainer.loader.std, sizeof t->online.std);
     return s->eval == ZONAL__EVAL_KNN ? open_knn(t) : open_retrieval(t);
+}
+
+zonal_status zonal__training_open_online(zonal__training *t) {
+    ZONAL_TRY(open_protocol(t));
+    return settle_probe(t);
 }
 
 /* ---- the record of the images ---------------------------------------------------------------- */

@@ -147,14 +147,19 @@ static zonal_status finish_log_in_time(zonal__training_work *w) {
 
 /* All ranks compute features; rank 0 makes a score of them. */
 static zonal_status evaluate(zonal__training_work *w) {
+    const zonal__training *t = w->training;
     int64_t step = zonal__trainer_steps_done(w->trainer);
-    double start = zonal__training_now();
+    double start = zonal__training_now(), epoch = (double)step / (double)t->steps_per_epoch;
+    zonal__online_options online = t->online;
     zonal__online_result result;
     ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__online_run(&w->training->online, zonal__trainer_model(w->trainer), &w->online,
-                                &result));
-    if (!zonal__training_leads(w->training)) return ZONAL_OK;
+    if (w->probe) ZONAL_TRY(zonal__trainer_probe(w->trainer, w->probe));
+    online.probe = w->probe;
+    ZONAL_TRY(zonal__online_run(&online, zonal__trainer_model(w->trainer), &w->online, &result));
+    if (!zonal__training_leads(t)) return ZONAL_OK;
     ZONAL_TRY(zonal__run_folder_add_eval(&w->folder, step, &result));
+    if (w->probe)
+        ZONAL_TRY(zonal__run_folder_add_probe(&w->folder, step, epoch, result.probe_accuracy));
     ZONAL__TELL(w, evaluated, step, &result);
     w->score = zonal__online_score(&result);
     zonal__estimate_evaluated(&w->estimate, zonal__training_now() - start);

@@ -106,6 +106,11 @@ static zonal_status open_all(zonal__training_work *w) {
     return ZONAL_OK;
 }
 
+static int64_t probe_size(const zonal__training_work *w) {
+    int64_t dim = zonal__trainer_model(w->trainer)->graph.feature_dim;
+    return w->training->trainer.probe_classes * (dim + 1);
+}
+
 /* And what comes after it. */
 static zonal_status finish_trainer(zonal__training_work *w) {
     const zonal__training *t = w->training;
@@ -116,6 +121,7 @@ static zonal_status finish_trainer(zonal__training_work *w) {
     if (s->init && !s->resume && zonal__training_leads(t))
         ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
     ZONAL_TRY(ZONAL_NEW(&w->projections, rows * dim, "the projections for the monitor"));
+    if (s->probe) ZONAL_TRY(ZONAL_NEW(&w->probe, probe_size(w), "a copy of the probe"));
     if (zonal__job_count(t->job) == 1) return ZONAL_OK;
     return ZONAL_NEW(&w->first_view, s->batch * dim, "the projections for the monitor");
 }
@@ -136,6 +142,7 @@ void zonal__training_work_fini(zonal__training_work *w) {
     zonal__trainer_destroy(w->trainer);
     zonal__free(w->projections);
     zonal__free(w->first_view);
+    zonal__free(w->probe);
     zonal__free(w->run);
     zonal__free(w->configuration);
     zonal__resume_close(&w->resume);

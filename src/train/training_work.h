@@ -56,6 +56,7 @@ typedef struct zonal__training_work {
     int64_t projection_dim;
     float *projections; /* [views][rows][dim], rows being this rank's */
     float *first_view;  /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
+    float *probe;       /* a copy of the online probe; NULL: there is none */
     char *run;          /* several ranks: the folder's path, on all of them; else NULL */
     double started;     /* seconds of the clock: when the run was asked for */
     double began;       /* seconds of the clock; those of earlier processes are taken off */

@@ -294,7 +294,7 @@ static zonal_status note(zonal__work *w, zonal_status status) {
 }
 
 static uint32_t step_of(const zonal__work *w, uint32_t step) {
-    const uint32_t *word = w->problem.device_step;
+    const uint32_t *word = w->problem.device_step ? *w->problem.device_step : NULL;
     return word ? *(const uint32_t *)reach(w->index, word, sizeof *word) : step;
 }
 
@@ -565,6 +565,58 @@ static const zonal__optimiser_table optimisers = {.name = "fake",
                                                   .status = status_of,
                                                   .copy = copy};
 
+struct zonal__classifier {
+    zonal__classifier_spec spec;
+    int index;
+    zonal__classifier *inner;
+    void *stream;
+};
+
+static zonal_status make_classifier(const zonal__classifier_spec *spec, zonal__classifier **out) {
+    zonal__classifier *c;
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(&c, 1, "a fake classifier"));
+    c->spec = *spec;
+    c->index = index_of(spec->device);
+    status = zonal__classifier_cpu()->create(spec, &c->inner);
+    if (status == ZONAL_OK)
+        *out = c;
+    else
+        zonal__free(c);
+    return status;
+}
+
+static void drop_classifier(zonal__classifier *c) {
+    if (!c) return;
+    zonal__classifier_cpu()->destroy(c->inner);
+    zonal__free(c);
+}
+
+static zonal_status classify(zonal__classifier *c, const void *x, const int32_t *labels,
+                             const float *parameters, float *gradients) {
+    size_t rows = (size_t)c->spec.rows;
+    size_t bytes = (size_t)zonal__classifier_parameters(&c->spec) * sizeof(float);
+    own(c->index, c->stream);
+    CHECK(c->stream);
+    counts[c->index].runs++;
+    return zonal__classifier_cpu()->gradient(
+        c->inner, reach(c->index, x, rows * (size_t)c->spec.dim * sizeof(float)),
+        reach(c->index, labels, rows * sizeof *labels), reach(c->index, parameters, bytes),
+        reach(c->index, gradients, bytes));
+}
+
+static void classifier_stream(zonal__classifier *c, void *stream) {
+    own(c->index, stream);
+    c->stream = stream;
+}
+
+static const zonal__classifier_table classifier = {.name = "fake",
+                                                   .create = make_classifier,
+                                                   .destroy = drop_classifier,
+                                                   .gradient = classify,
+                                                   .set_stream = classifier_stream};
+
 /* ---- JPEG ------------------------------------------------------------------------------------ */
 
 fake_jpegs fake_jpeg;
@@ -637,6 +689,7 @@ int fake_register(void) {
                                       .layers = &layers,
                                       .views = &views,
                                       .optimisers = &optimisers,
+                                      .classifier = &classifier,
                                       .neighbours = zonal__neighbours_cpu(), /* of host memory */
                                       .jpeg = &jpegs,
                                       .bf16_pays = never};

@@ -298,6 +298,13 @@ static void test_tiny(void) {
                             .dim = 12,
                             .precision = ZONAL_PRECISION_FP32,
                             .spread = 0.3});
+        run_case((gpu_case){.method = gradient_methods[m],
+                            .views = 1,
+                            .globals = 1,
+                            .rows = 1100,
+                            .dim = 71,
+                            .precision = m % 2 ? ZONAL_PRECISION_TF32 : ZONAL_PRECISION_BF16,
+                            .spread = 0.3});
     }
 }
 
@@ -308,14 +315,15 @@ static void test_races(void) {
     if (no_gpu()) return;
     for (int m = 0; m < 4; m++)
         for (int s = 0; s < 3; s++)
-            run_case((gpu_case){.method = methods[m],
-                                .views = shapes[s][0],
-                                .globals = 1,
-                                .rows = shapes[s][1],
-                                .dim = shapes[s][2],
-                                .precision = ZONAL_PRECISION_FP32,
-                                .spread = 0.3,
-                                .once = 1});
+            for (int p = ZONAL_PRECISION_FP32; p <= (s == 2 ? ZONAL_PRECISION_TF32 : p); p++)
+                run_case((gpu_case){.method = methods[m],
+                                    .views = shapes[s][0],
+                                    .globals = 1,
+                                    .rows = shapes[s][1],
+                                    .dim = shapes[s][2],
+                                    .precision = (zonal_precision)p,
+                                    .spread = 0.3,
+                                    .once = 1});
 }
 
 static void test_small(void) {
@@ -377,6 +385,65 @@ static void test_large(void) {
                                     .dim = shapes[s][1],
                                     .precision = (zonal_precision)p,
                                     .spread = s == 1 ? 0 : 0.3});
+}
+
+/* Rows and columns that do not fill their tiles, one tile more or less, rows of odd length, one
+ * direction nearly common to all; and a batch of many tiles, which several ranges of columns and
+ * several rounds of blocks share. */
+static void test_tiles(void) {
+    static const int64_t shapes[][2] = {{1151, 256}, {1153, 255}, {1249, 63},  {1344, 65},
+                                        {2000, 129}, {3333, 201}, {2305, 256}, {12289, 256}};
+    static const char *const methods[] = {"mmd-heat",    "ksd-heat", "mmd-induced",
+                                          "mmd-poisson", "kl-heat",  "kl-induced"};
+    if (no_gpu()) return;
+    for (unsigned m = 0; m < sizeof methods / sizeof methods[0]; m++)
+        for (unsigned s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+            for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++) {
+                if (shapes[s][0] > 10000 && m % 4 != 0) continue; /* the host takes its time */
+                run_case((gpu_case){.method = methods[m],
+                                    .views = 1,
+                                    .globals = 1,
+                                    .rows = shapes[s][0],
+                                    .dim = shapes[s][1],
+                                    .precision = (zonal_precision)p,
+                                    .dtype = s == 4   ? ZONAL_DTYPE_BF16
+                                             : s == 5 ? ZONAL_DTYPE_FP16
+                                                      : ZONAL_DTYPE_FP32,
+                                    .spread = s % 3 == 2   ? 2
+                                              : s % 3 == 1 ? 0.3
+                                                           : 0});
+            }
+}
+
+/* The value alone is the value that comes with a gradient, as near as the precision has it. */
+static void test_value_alone(void) {
+    static const char *const methods[] = {"mmd-heat", "kl-heat"};
+    if (no_gpu()) return;
+    for (int m = 0; m < 2; m++)
+        for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++) {
+            gpu_case c = {.method = methods[m],
+                          .views = 1,
+                          .globals = 1,
+                          .rows = 1500,
+                          .dim = 100,
+                          .precision = (zonal_precision)p,
+                          .dtype = ZONAL_DTYPE_FP32,
+                          .spread = 0.3};
+            size_t bytes = (size_t)(c.rows * c.dim) * sizeof(float);
+            double with = 0, without = 0;
+            float *x = malloc(bytes);
+            device_case d;
+            fill_rows(&c, x);
+            if (device_make(&c, x, bytes, &d) && CHECK_OK(enqueue(&d, NULL)) &&
+                CHECK_OK(zonal_plan_status(d.plan)) &&
+                CHECK_OK(zonal__device_read(gpu_device(), &with, d.value, sizeof with)) &&
+                CHECK_OK(zonal_plan_execute(d.plan, d.x, d.value, NULL)) &&
+                CHECK_OK(zonal_plan_status(d.plan)) &&
+                CHECK_OK(zonal__device_read(gpu_device(), &without, d.value, sizeof without)))
+                check_value(&c, without, with, "value alone");
+            device_free(&d);
+            free(x);
+        }
 }
 
 static void test_dtypes(void) {
@@ -456,13 +523,14 @@ static void test_corners(void) {
                                 .spread = 0.1});
 }
 
-static void check_bad_row(const char *method, int64_t rows, float bad, const char *word) {
+static void check_bad_row(const char *method, zonal_precision precision, int64_t rows, float bad,
+                          const char *word) {
     gpu_case c = {.method = method,
                   .views = 1,
                   .globals = 1,
                   .rows = rows,
                   .dim = 16,
-                  .precision = ZONAL_PRECISION_FP32,
+                  .precision = precision,
                   .dtype = ZONAL_DTYPE_FP32};
     float *x = malloc((size_t)(rows * 16) * sizeof *x);
     device_case d;
@@ -484,14 +552,17 @@ static void check_bad_row(const char *method, int64_t rows, float bad, const cha
 
 static void test_bad_rows(void) {
     if (no_gpu()) return;
-    for (int64_t rows = 64; rows <= 2048; rows *= 32) {
-        check_bad_row("mmd-heat", rows, 0, "zero");
-        check_bad_row("mmd-heat", rows, INFINITY, "finite");
-        check_bad_row("kl-heat", rows, 0, "zero");
-        check_bad_row("susreg", rows, 0, "zero");
-        check_bad_row("sigreg", rows, NAN, "finite");
+    for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++) {
+        zonal_precision precision = (zonal_precision)p;
+        for (int64_t rows = 64; rows <= 2048; rows *= 32) {
+            check_bad_row("mmd-heat", precision, rows, 0, "zero");
+            check_bad_row("mmd-heat", precision, rows, INFINITY, "finite");
+            check_bad_row("kl-heat", precision, rows, 0, "zero");
+            check_bad_row("susreg", precision, rows, 0, "zero");
+            check_bad_row("sigreg", precision, rows, NAN, "finite");
+        }
+        check_bad_row("mmd-band", precision, 2048, NAN, "finite");
     }
-    check_bad_row("mmd-band", 2048, NAN, "finite");
 }
 
 /* Memory beyond input and gradient at B = 16384, d = 256, and no allocation in execute. */
@@ -524,11 +595,13 @@ static void test_refusals(void) {
     CHECK_FAILS(zonal_plan_create(&options, 64, 8, &plan), ZONAL_ARGUMENT, "device cpu");
 }
 
-static const test_case tests[] = {
-    {"tiny", test_tiny},     {"races", test_races},         {"small", test_small},
-    {"wide", test_wide},     {"objective", test_objective}, {"large", test_large},
-    {"dtypes", test_dtypes}, {"corners", test_corners},     {"bad_rows", test_bad_rows},
-    {"memory", test_memory}, {"refusals", test_refusals},   {0}};
+static const test_case tests[] = {{"tiny", test_tiny},           {"races", test_races},
+                                  {"small", test_small},         {"wide", test_wide},
+                                  {"objective", test_objective}, {"large", test_large},
+                                  {"tiles", test_tiles},         {"value_alone", test_value_alone},
+                                  {"dtypes", test_dtypes},       {"corners", test_corners},
+                                  {"bad_rows", test_bad_rows},   {"memory", test_memory},
+                                  {"refusals", test_refusals},   {0}};
 
 int main(int argc, char **argv) {
     return test_main(argc, argv, tests);

@@ -1,10 +1,12 @@
 /*
  * The launch arithmetic of small batches on CUDA, on the host: whatever the shape, each pair of
  * rows is looked at once, each row is finished once, and shared memory and grid are within the
- * limits.
+ * limits. And what the fused kernels for large batches compute on the host: the same for their
+ * tiles, and polynomials made shorter.
  */
 #include <stdlib.h>
 
+#include "backend/cuda/fused.h"
 #include "backend/cuda/launch.h"
 #include "test.h"
 
@@ -203,6 +205,74 @@ static void test_every_pair_once(void) {
     }
 }
 
+/* Large batches: blocks cover the rows, ranges the columns, without a block or range that has
+ * nothing to do; and the gradients of several ranges take no more than they may. */
+static void test_fused_cut(void) {
+    static const int64_t batches[] = {1025,  1088,  1151,  1152,  2048,   4096,   5000,
+                                      12289, 16384, 20000, 65536, 262144, 1048577};
+    for (unsigned i = 0; i < sizeof batches / sizeof *batches; i++)
+        for (int dim = 2; dim <= 256; dim += 127)
+            for (int split = 0; split < 2; split++)
+                for (int processors = 1; processors <= 132; processors += 131) {
+                    int64_t rows = batches[i], block = split ? 64 : 128;
+                    zonal__fused_cut cut;
+                    zonal__fused_cut_make(rows, dim, split, processors, &cut);
+                    CHECK(cut.blocks * block >= rows && (cut.blocks - 1) * block < rows);
+                    CHECK((int64_t)cut.tiles * 64 >= rows &&
+                          (int64_t)(cut.tiles - 1 - split) * 64 < rows);
+                    CHECK((int64_t)cut.ranges * cut.tiles_each >= cut.tiles);
+                    CHECK((int64_t)(cut.ranges - 1) * cut.tiles_each < cut.tiles);
+                    CHECK(cut.padded >= cut.blocks * block && cut.padded >= cut.tiles * 64LL);
+                    CHECK(!split || (cut.tiles % 2 == 0 && cut.tiles_each % 2 == 0));
+                    CHECK(cut.ranges == 1 ||
+                          cut.ranges * rows * dim * 4 <= (int64_t)ZONAL__FUSED_PARTIAL);
+                    CHECK(cut.ranges == 1 || processors > 1); /* ranges are for idle processors */
+                }
+}
+
+/* Of (a, b) and (b, a) one counts, and one of the groups 2k, 2k + 1 of columns, a apart. */
+static void test_fused_counts(void) {
+    for (int a = 0; a < 40; a++)
+        for (int b = 0; b < 40; b++) {
+            if (a != b) CHECK(zonal__fused_counts(a, b) + zonal__fused_counts(b, a) == 1);
+            if (b % 2 == 0 && a / 2 != b / 2)
+                CHECK(zonal__fused_counts(a, b) + zonal__fused_counts(a, b + 1) == 1);
+        }
+}
+
+/* T_k(c) = cos(k acos c). */
+static double chebyshev_sum(int n, const double *a, double c) {
+    double sum = 0;
+    for (int k = 0; k < n; k++) sum += a[k] * cos(k * acos(c));
+    return sum;
+}
+
+static void test_fused_economise(void) {
+    enum { TERMS = 40 };
+    double a[TERMS], power[ZONAL__FUSED_TERMS];
+    for (int k = 0; k < TERMS; k++) a[k] = (k % 3 == 2 ? -1 : 1) * pow(0.3, k);
+    for (double tolerance = 1e-3; tolerance > 1e-9; tolerance /= 10) {
+        int n = zonal__fused_economise(TERMS, a, tolerance, power);
+        double dropped = 0, worst = 0;
+        for (int k = n; k < TERMS; k++) dropped += fabs(a[k]);
+        /* As few terms as the tolerance allows. */
+        CHECK(n > 2 && dropped <= tolerance && dropped + fabs(a[n - 1]) > tolerance);
+        for (int i = 0; i <= 100; i++) {
+            double c = -1 + 0.02 * i, sum = 0;
+            if (c > 1) c = 1;
+            for (int k = ZONAL__FUSED_TERMS - 1; k >= 0; k--) sum = sum * c + power[k];
+            worst = fmax(worst, fabs(sum - chebyshev_sum(TERMS, a, c)));
+        }
+        CHECK_MSG(worst <= tolerance + 1e-13, "%d terms are off by %g, allowed %g", n, worst,
+                  tolerance);
+        for (int k = n; k < ZONAL__FUSED_TERMS; k++) CHECK(power[k] == 0);
+    }
+    CHECK(zonal__fused_economise(TERMS, a, 0, power) == 0); /* too many */
+    CHECK(zonal__fused_economise(ZONAL__FUSED_TERMS, a, 0, power) == ZONAL__FUSED_TERMS);
+    CHECK(zonal__fused_economise(4, (double[]){0, 0, 0, 1}, 0, power) == 4); /* 4 c^3 - 3 c */
+    CHECK(power[0] == 0 && power[1] == -3 && power[2] == 0 && power[3] == 4);
+}
+
 static const test_case tests[] = {
     {"all_shapes", test_all_shapes},
     {"refusals", test_refusals},
@@ -210,6 +280,9 @@ static const test_case tests[] = {
     {"pairs_of_a_tile", test_pairs_of_a_tile},
     {"lanes", test_lanes},
     {"every_pair_once", test_every_pair_once},
+    {"fused_cut", test_fused_cut},
+    {"fused_counts", test_fused_counts},
+    {"fused_economise", test_fused_economise},
     {0},
 };
 

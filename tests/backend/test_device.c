@@ -293,6 +293,49 @@ static void test_objectives(void) {
     nothing_left();
 }
 
+/* The value that a plan or an objective of SUSReg has there. */
+static double value_there(const zonal__device *device, batch *b, zonal_plan *plan,
+                          zonal_objective *objective) {
+    double value = NAN;
+    CHECK_OK(plan ? zonal_plan_execute(plan, b->there_x, b->there_value, NULL)
+                  : zonal_objective_execute(objective, b->there_x, b->there_value, NULL));
+    CHECK_OK(zonal__device_read(device, &value, b->there_value, sizeof value));
+    return value;
+}
+
+/* A step in the device's memory counts instead of the one that was set, until it is taken away. */
+static void test_device_step(void) {
+    const uint32_t step = 7;
+    zonal_plan *plan = NULL;
+    zonal_objective *objective = NULL;
+    void *word = NULL;
+    batch b;
+    if (!fake_register()) return;
+    const zonal__device *device = open_device("fake:1");
+    fill(&b, device);
+    CHECK_OK(zonal__device_alloc(device, sizeof step, "a step", &word));
+    CHECK_OK(zonal__device_write(device, word, &step, sizeof step));
+    CHECK_OK(zonal_plan_make("susreg", "device=fake:1", BATCH, DIM, &plan));
+    CHECK_OK(zonal_objective_make("susreg", "device=fake:1", VIEWS, 2, BATCH, DIM, &objective));
+    for (int i = 0; i < 2 && plan && objective; i++) {
+        zonal_plan *p = i ? NULL : plan;
+        double value[4];
+        for (uint32_t k = 0; k < 4; k++) { /* step 0, the device's, the device's, step 7 */
+            zonal_plan_set_step(plan, k < 3 ? 0 : step);
+            zonal_objective_set_step(objective, k < 3 ? 0 : step);
+            zonal_plan_set_device_step(plan, k == 1 || k == 2 ? word : NULL);
+            zonal_objective_set_device_step(objective, k == 1 || k == 2 ? word : NULL);
+            value[k] = value_there(device, &b, p, objective);
+        }
+        CHECK(value[0] != value[1] && value[1] == value[2] && value[2] == value[3]);
+    }
+    zonal_plan_destroy(plan);
+    zonal_objective_destroy(objective);
+    zonal__device_free(device, word);
+    release(&b, device);
+    nothing_left();
+}
+
 /* A bad row is told when the device is asked, and once. */
 static void test_bad_rows(void) {
     const zonal__device *device;
@@ -371,6 +414,7 @@ static const test_case tests[] = {{"names", test_names},
                                   {"plans", test_plans},
                                   {"implementation", test_implementation},
                                   {"objectives", test_objectives},
+                                  {"device_step", test_device_step},
                                   {"bad_rows", test_bad_rows},
                                   {"capabilities", test_capabilities},
                                   {0}};

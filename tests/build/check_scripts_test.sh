@@ -64,6 +64,8 @@ refused "a backend by name in loss" "take a device" src/loss/a.c 'int x = zonal_
 refused "layers of CUDA by name in train" "take a device" src/train/a.c 'void *t = zonal__nn_cuda();'
 refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/common/cli.h"'
 refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/common/cli.h"'
+refused "report knows reproduce" "report may not know reproduce" \
+    src/report/a.c '#include "reproduce/paper.h"'
 refused "train knows report" "train may not know report" src/train/a.c '#include "report/run.h"'
 refused "a public header includes an internal one" "public may not know core" \
     include/zonal/a.h '#include "core/error.h"'
@@ -116,7 +118,7 @@ library() { # library <header> <layer> <code> [<layer> <code>...]: built as the 
         dir=$fake/build/src/$1/CMakeFiles/zonal_${target//\//_}.dir
         mkdir -p "$dir"
         case $1 in
-            *training | data | nn | eval | train | report) training+=("$dir/a.c.o") ;;
+            *training | data | nn | eval | train | report | reproduce) training+=("$dir/a.c.o") ;;
             *) objects+=("$dir/a.c.o") ;;
         esac
         printf '#include "zonal/a.h"\n%s\n' "$2" |

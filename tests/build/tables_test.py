@@ -22,20 +22,45 @@ def agree():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@case("a number that no record has is found, and mended")
+PLANTED = {  # a page, and a number of one of its tables that a hand has changed
+    "README.md": ("| **81.8 ± 0.5** |", "| **91.8 ± 0.5** |"),
+    "results/selectivity.md": ("| **75.9** |", "| **85.9** |"),
+    "docs/reproduction.md": ("| 95.2 ± 0.2 (97.0, -1.8) |", "| 97.2 ± 0.2 (97.0, +0.2) |"),
+}
+
+
+def copy_of(folder):
+    copy = pathlib.Path(folder)
+    for part in ("results", "docs", "scripts"):
+        shutil.copytree(ROOT / part, copy / part)
+    shutil.copy(ROOT / "README.md", copy)
+    return copy
+
+
+@case("numbers that no record has are found, and mended")
 def disagree():
     with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder)
-        for part in ("results", "docs", "scripts"):
-            shutil.copytree(ROOT / part, copy / part)
-        shutil.copy(ROOT / "README.md", copy)
-        page = copy / "results/selectivity.md"
-        true = page.read_text()
-        page.write_text(true.replace("| **75.9** |", "| **85.9** |", 1))
-        assert page.read_text() != true
+        copy = copy_of(folder)
+        true = {name: (copy / name).read_text() for name in PLANTED}
+        for name, (old, new) in PLANTED.items():
+            assert old in true[name], f"{name} has no {old}: choose another number"
+            (copy / name).write_text(true[name].replace(old, new, 1))
         done = tables(copy, "--check")
-        assert done.returncode == 1 and "selectivity.md" in done.stdout, done.stdout + done.stderr
-        assert tables(copy).returncode == 0 and page.read_text() == true
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert all(name + ": disagrees" in done.stdout for name in PLANTED), done.stdout
+        assert tables(copy).returncode == 0
+        assert all((copy / name).read_text() == true[name] for name in PLANTED)
+
+
+@case("a record that has changed is found")
+def changed():
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of(folder)
+        path = copy / "results/table-textures.jsonl"
+        text = path.read_text()
+        path.write_text(text.replace('"retrieval.projector.r1": 0.', '"retrieval.projector.r1": 0.1'))
+        done = tables(copy, "--check")
+        assert done.returncode == 1 and done.stdout.startswith("docs/reproduction.md:"), done.stdout
 
 
 finish()

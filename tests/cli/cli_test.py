@@ -447,6 +447,9 @@ def test_variance():
         assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
         text = "".join(xml.etree.ElementTree.parse("v.svg").getroot().itertext())
         assert all(word in text for word in ("SUSReg, B = 16", "exact, B = 32"))
+        assert run(*small, "--replicates", 5, "--plot-batch", "v.svg").returncode == 0
+        text = "".join(xml.etree.ElementTree.parse("v.svg").getroot().itertext())
+        assert all(word in text for word in ("4 directions", "64 directions", "exact"))
         os.remove("v.svg")
 
     @case("variance: interrupted, it leaves nothing behind")
@@ -588,6 +591,7 @@ def test_bad_options():
     refused("kernel: an argument", 2, "x.npy", "kernel", "x.npy")
     refused("variance: a batch of 1", 2, "--batch", "variance", "--batch", "1")
     refused("variance: no number", 2, "--batch", "variance", "--batch", "256,")
+    refused("variance: a curve over one batch", 2, "--batch 64,256", "variance", "--plot-batch", "v.svg")
     refused("variance: slices descend", 2, "ascending", "variance", "--slices", "32,16")
     refused("variance: one replicate", 2, "--replicates", "variance", "--replicates", "1")
     done = run("bench")

@@ -96,6 +96,8 @@ def small(words):
     }
     if words[0] in ("train", "eval", "embed", "export", "report", "metrics"):
         return None  # a run is needed: train_test.py and eval_cli_test.py
+    if words[0] == "reproduce" and words[1].startswith("table-"):
+        return None  # many are needed: reproduce_test.py
     if words[:2] == ["data", "textures"]:
         words += ["--size", "16"]
     if words[0] == "reproduce":

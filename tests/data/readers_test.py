@@ -117,6 +117,25 @@ def cifar_refused(folder):
     assert Source(folder, TEST).count == 60  # does not need the others
 
 
+@case
+def cifar100_refused(folder):
+    cifar(folder, True)
+    allocations(folder)
+    path = os.path.join(folder, "train.bin")
+    good = open(path, "rb").read()
+    for content in (good[:-1], good + b"x", b"", good[:3073]):  # the last is a record of CIFAR-10
+        open(path, "wb").write(content)
+        refused(folder, "FORMAT", "train.bin has")
+    changed = bytearray(good)
+    changed[3074 * 7] = 255  # coarse labels are not used
+    open(path, "wb").write(changed)
+    fine = np.frombuffer(good, np.uint8).reshape(-1, 3074)[:, 1]
+    assert np.array_equal(Source(folder).labels[:60], fine)
+    changed[3074 * 7 + 1] = 100
+    open(path, "wb").write(changed)
+    refused(folder, "FORMAT", "record 7 of")
+
+
 # ---- idx --------------------------------------------------------------------------------------
 
 

@@ -206,6 +206,31 @@ static void test_byol(void) {
 }
 
 /* All 24 orders equally often: chi-square with 23 degrees of freedom is above 58 once in 10,000. */
+/* Drawn once for each view of an image, then in turns; nothing else of a view changes. */
+static void test_alternate_flips(void) {
+    zonal__augmentation random, turns;
+    int64_t first = 0, both = 0;
+    zonal__augmentation_byol(0, &random);
+    turns = random;
+    turns.flip_alternates = 1;
+    for (int i = 0; i < DRAWS; i++) {
+        zonal__view begun, other, view, usual;
+        zonal__view_draw(&turns, test_seed, 0, i, 0, 500, 375, 224, 224, &begun);
+        zonal__view_draw(&turns, test_seed, 0, i, 1, 500, 375, 224, 224, &other);
+        first += begun.flip;
+        both += begun.flip == other.flip;
+        for (uint32_t epoch = 0; epoch < 5; epoch++) {
+            zonal__view_draw(&turns, test_seed, epoch, i, 0, 500, 375, 224, 224, &view);
+            zonal__view_draw(&random, test_seed, epoch, i, 0, 500, 375, 224, 224, &usual);
+            if (!CHECK(view.flip == (begun.flip + (int)epoch) % 2)) return;
+            usual.flip = view.flip;
+            if (!CHECK(memcmp(&view, &usual, sizeof view) == 0)) return;
+        }
+    }
+    check_share("first flips", first, DRAWS, .5);
+    check_share("equal flips of two views", both, DRAWS, .5);
+}
+
 static void test_orders(void) {
     int64_t count[256] = {0}, jittered = 0, kinds = 0;
     double chi2 = 0;
@@ -454,6 +479,7 @@ static const test_case tests[] = {{"crops_that_fit", test_crops_that_fit},
                                   {"smallest_images", test_smallest_images},
                                   {"centre_and_whole", test_centre_and_whole},
                                   {"byol", test_byol},
+                                  {"alternate_flips", test_alternate_flips},
                                   {"orders", test_orders},
                                   {"no_hue", test_no_hue},
                                   {"texture", test_texture},

@@ -172,7 +172,7 @@ def test_pack():
 
 def test_run():
     make_images("photos")
-    done("train", "photos", *TINY, "--eval", "knn", "--out", "classes")
+    done("train", "photos", *TINY, "--eval", "knn", "--probe", "--out", "classes")
     textures = ["textures:disk", "--texture-count", "32", "--texture-size", "24"]
     done("train", *textures, *TINY, "--eval", "retrieval", "--optimiser", "sgd", "--out", "views")
     done("eval", "classes", "--quiet")
@@ -194,7 +194,7 @@ def check_folder():
     def _():
         listed, _ = members("run")
         patterns = {
-            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z]+")
+            name: re.escape(name).replace("N", "[0-9]{6,}").replace("PROTOCOL", "[a-z-]+")
             for name in listed
         }
         files = [os.path.join(at, f)[len("classes/"):]
@@ -417,4 +417,19 @@ def test_cache():
         assert any(f'"{first}"' in read_text(path) for path in sources), first
 
 
-run_tests(test_pack, test_run, test_embed, test_cache)
+def test_records():
+    @case("records: the members of those that are kept, and of a new one")
+    def _():
+        done("reproduce", "table-textures", "--out", "matrix", "--families", "disk", "--methods", "susreg",
+             "--side", "16", "--steps", "2", "--device", "cpu", "--threads", "1", "--quiet", "--options",
+             "width=0.015625,projector=16-8,batch=8,precision=fp32,workers=1,texture-count=16")
+        record = json.loads(read_text("matrix/records.jsonl"))
+        compare(record, "record")
+        listed, _ = members("record")
+        for path in glob.glob(os.path.join(SOURCE, "results/table-*.jsonl")):
+            for line in read_text(path).splitlines():
+                assert set(json.loads(line)) <= listed, path
+        shutil.rmtree("matrix")
+
+
+run_tests(test_pack, test_run, test_embed, test_cache, test_records)

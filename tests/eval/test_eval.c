@@ -588,6 +588,31 @@ static void test_probe_sgd(void) {
     zonal__probe_sgd_destroy(NULL);
 }
 
+/* One feature that is always 1 and two classes, all samples of class 0: with weights w and -w and
+ * as many biases the gradient of each is p - 1 or 1 - p, p = 1/(1 + exp(-4 w)), which is iterated
+ * here with the rates 0.3, 0.03 and 0.003. */
+static void test_probe_sgd_steps_down(void) {
+    enum { STEPS = 50 };
+    float one = 1;
+    int32_t label = 0;
+    const zonal__labelled set = {1, &one, 1, &label};
+    const zonal__probe_sgd_options options = {
+        .dim = 1, .classes = 2, .steps = STEPS, .rate = .3, .steps_down = 1};
+    double w = 0, momentum = 0, loss;
+    zonal__probe_sgd *sgd;
+    zonal__probe probe;
+    if (!CHECK_OK(zonal__probe_sgd_create(&options, &sgd))) return;
+    for (int i = 0; i < STEPS; i++) {
+        CHECK_OK(zonal__probe_sgd_step(sgd, &set, &loss));
+        momentum = .9 * momentum + 1 / (1 + exp(-4 * w)) - 1;
+        w -= (i < 30 ? .3 : i < 40 ? .03 : .003) * momentum;
+        CHECK_OK(zonal__probe_sgd_probe(sgd, &probe));
+        CHECK_ARRAY(4, probe.parameters, ((double[]){w, w, -w, -w}), 1e-12);
+        zonal__probe_fini(&probe);
+    }
+    zonal__probe_sgd_destroy(sgd);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 enum { SMALL = 24, SMALL_DIM = 3 };
@@ -673,6 +698,7 @@ static const test_case tests[] = {{"scores", test_scores},
                                   {"probe_choice", test_probe_choice},
                                   {"probe_refused", test_probe_refused},
                                   {"probe_sgd", test_probe_sgd},
+                                  {"probe_sgd_steps_down", test_probe_sgd_steps_down},
                                   {"out_of_memory", test_out_of_memory},
                                   {0}};
 

@@ -69,6 +69,7 @@ static void test_plans(void) {
     zonal_plan_set_stream(plan, NULL);
     zonal_plan_set_stream(NULL, NULL);
     zonal_plan_set_step(NULL, 1);
+    zonal_plan_set_device_step(NULL, NULL);
     CHECK_OK(zonal_plan_status(plan));
     CHECK_FAILS(zonal_plan_status(NULL), ZONAL_ARGUMENT, "plan");
     zonal_plan_info_get(plan, NULL);
@@ -101,6 +102,7 @@ static void test_objectives(void) {
     CHECK(parts.total == 7);
     CHECK_OK(zonal_objective_execute(objective, z, &parts, NULL));
     zonal_objective_set_step(NULL, 1);
+    zonal_objective_set_device_step(NULL, NULL);
     zonal_objective_set_stream(objective, NULL);
     zonal_objective_set_stream(NULL, NULL);
     CHECK_OK(zonal_objective_status(objective));

@@ -113,15 +113,13 @@ static double gradients_apart(const zonal__trainer *a, const zonal__trainer *b) 
 
 /* In bf16 (2^-9) the host is off by .3 of its own fp32 (test_network); what is wrong
  * in kind, a layer, a view or a factor, is off by 1 or more. */
-static void check_gradient(const char *method, zonal_dtype dtype, double tolerance) {
-    setting s;
+static void compare_gradients(setting *s, const char *method, zonal_dtype dtype, double tolerance) {
     zonal__trainer *device, *host;
     zonal__metrics a, b;
-    fix_views(&s, method, dtype);
-    device = trained(&s.options, 1);
-    s.options.device = zonal__device_cpu();
-    s.options.network.dtype = ZONAL_DTYPE_FP32;
-    host = trained(&s.options, 1);
+    device = trained(&s->options, 1);
+    s->options.device = zonal__device_cpu();
+    s->options.network.dtype = ZONAL_DTYPE_FP32;
+    host = trained(&s->options, 1);
     if (device && host && CHECK_OK(zonal__trainer_metrics(device, &a)) &&
         CHECK_OK(zonal__trainer_metrics(host, &b))) {
         double off = gradients_apart(device, host);
@@ -137,6 +135,12 @@ static void check_gradient(const char *method, zonal_dtype dtype, double toleran
     zonal__trainer_destroy(host);
 }
 
+static void check_gradient(const char *method, zonal_dtype dtype, double tolerance) {
+    setting s;
+    fix_views(&s, method, dtype);
+    compare_gradients(&s, method, dtype, tolerance);
+}
+
 static void test_gradient(void) {
     if (no_gpu()) return;
     check_gradient("mmd-heat", ZONAL_DTYPE_FP32, FP32_GRADIENT);
@@ -145,6 +149,22 @@ static void test_gradient(void) {
     check_gradient("susreg", ZONAL_DTYPE_FP32, FP32_GRADIENT);
     check_gradient("mmd-heat", ZONAL_DTYPE_BF16, 0.45);
     check_gradient("susreg", ZONAL_DTYPE_BF16, 0.45);
+}
+
+/* Many global views, and none that are local. */
+static void check_many_views(const char *method, int views) {
+    setting s;
+    fix_views(&s, method, ZONAL_DTYPE_FP32);
+    s.options.loader.groups = 1;
+    s.options.loader.group[0].views = views;
+    compare_gradients(&s, method, ZONAL_DTYPE_FP32, FP32_GRADIENT);
+}
+
+static void test_many_views(void) {
+    if (no_gpu()) return;
+    check_many_views("mmd-band", 8);
+    check_many_views("mmd-heat", 16);
+    check_many_views("kl-heat", 4);
 }
 
 /* Ten steps on images: views differ by up to 1/255 of their range, and AdamW, whose first steps
@@ -299,6 +319,124 @@ static void test_changes_device(void) {
     test_folder_remove(&folder);
 }
 
+/* ---- the online probe ------------------------------------------------------------------------ */
+
+enum { CLASSES = 10, IMAGES = 64 };
+static int32_t labels[IMAGES];
+
+/* Textures have no classes of their own. */
+static int prepare_probe(setting *s, zonal_dtype dtype) {
+    if (!prepare(s, "mmd-heat", dtype)) return 0;
+    for (int i = 0; i < IMAGES; i++) labels[i] = i * i % CLASSES;
+    s->source->labels = labels;
+    s->source->classes = s->options.probe_classes = CLASSES;
+    s->options.probe_rate = 1e-2;
+    return 1;
+}
+
+static void close_probe(setting *s) {
+    s->source->labels = NULL;
+    zonal__source_close(s->source);
+}
+
+static float *probe_of(zonal__trainer *t, int64_t *size) {
+    float *copy;
+    *size = zonal__online_probe_size(t->probe);
+    if (!CHECK_OK(ZONAL_NEW(&copy, *size, "a copy"))) return NULL;
+    CHECK_OK(zonal__trainer_probe(t, copy));
+    return copy;
+}
+
+static int same_probe(zonal__trainer *a, zonal__trainer *b) {
+    int64_t size;
+    float *x = probe_of(a, &size), *y = probe_of(b, &size);
+    int same = x && y && memcmp(x, y, (size_t)size * sizeof *x) == 0;
+    zonal__free(x);
+    zonal__free(y);
+    return same;
+}
+
+/* The weights are those of a training without it; in a graph it is the probe of single launches. */
+static void check_probe(zonal_dtype dtype, zonal__data_location location, int64_t micro) {
+    setting s;
+    zonal__trainer *with, *without, *launches;
+    if (!prepare_probe(&s, dtype)) return;
+    s.options.data_location = location;
+    s.options.micro_batch = micro;
+    with = trained(&s.options, 9);
+    s.options.no_graph = 1;
+    launches = trained(&s.options, 9);
+    s.options.no_graph = s.options.probe_classes = 0;
+    without = trained(&s.options, 9);
+    if (with && without && launches) {
+        CHECK(with->launch.graphs[0] && with->launch.graphs[1]);
+        check_same(with, without, "with and without a probe");
+        CHECK_MSG(same_probe(with, launches), "dtype %d: another probe", (int)dtype);
+    }
+    zonal__trainer_destroy(with);
+    zonal__trainer_destroy(launches);
+    zonal__trainer_destroy(without);
+    close_probe(&s);
+}
+
+/* On the host's features, in fp32 and with a network that stays as it is: to the rounding of some
+ * steps of AdamW, of which the first have the gradient's signs. */
+static void check_probe_on_host(void) {
+    setting s;
+    zonal__trainer *device, *host;
+    int64_t size = 0;
+    double most = 0, sum = 0;
+    float *x = NULL, *y = NULL;
+    fix_views(&s, "mmd-heat", ZONAL_DTYPE_FP32);
+    s.options.probe_classes = CLASSES;
+    s.options.probe_rate = 1e-2;
+    device = trained(&s.options, 8);
+    s.options.device = zonal__device_cpu();
+    host = trained(&s.options, 8);
+    if (device && host && (x = probe_of(device, &size)) && (y = probe_of(host, &size)))
+        for (int64_t i = 0; i < size; i++) {
+            most = fmax(most, fabs((double)x[i] - (double)y[i]));
+            sum += fabs((double)y[i]) / (double)size;
+        }
+    printf("# the probe's largest difference is %.2g, its mean size %.2g\n", most, sum);
+    CHECK(most <= 1e-3 && sum > 1e-2);
+    zonal__free(x);
+    zonal__free(y);
+    zonal__trainer_destroy(device);
+    zonal__trainer_destroy(host);
+}
+
+static void check_probe_resumes(void) {
+    test_folder folder;
+    char path[800];
+    setting s;
+    zonal__trainer *whole, *begun, *resumed;
+    if (!CHECK(test_folder_make(&folder)) || !prepare_probe(&s, ZONAL_DTYPE_BF16)) return;
+    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "step.safetensors"));
+    whole = trained(&s.options, 12);
+    begun = trained(&s.options, 7);
+    resumed = trained(&s.options, 2);
+    if (whole && begun && resumed && CHECK_OK(zonal__checkpoint_save(begun, path)) &&
+        CHECK_OK(zonal__checkpoint_load(resumed, path)) && make_steps(resumed, 12)) {
+        check_same(whole, resumed, "resumed with a probe");
+        CHECK_MSG(same_probe(whole, resumed), "another probe");
+    }
+    zonal__trainer_destroy(whole);
+    zonal__trainer_destroy(begun);
+    zonal__trainer_destroy(resumed);
+    close_probe(&s);
+    test_folder_remove(&folder);
+}
+
+static void test_probe(void) {
+    if (no_gpu()) return;
+    check_probe(ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 0);
+    check_probe(ZONAL_DTYPE_FP32, ZONAL__DATA_ON_HOST, 0);
+    check_probe(ZONAL_DTYPE_BF16, ZONAL__DATA_ON_HOST, 4);
+    check_probe_on_host();
+    check_probe_resumes();
+}
+
 /* ---- two passes ------------------------------------------------------------------------------ */
 
 /* The first "micro" images take the place of all others, view by view. */
@@ -390,6 +528,8 @@ static const test_case tests[] = {{"gradient", test_gradient},
                                   {"micro_batches", test_micro_batches},
                                   {"not_finite", test_not_finite},
                                   {"memory", test_memory},
+                                  {"probe", test_probe},
+                                  {"many_views", test_many_views},
                                   {0}};
 
 int main(int argc, char **argv) {

@@ -242,12 +242,26 @@ class Graphs(Case):
         self.assertTrue(bool(loss(z).isfinite()))
 
     def test_sliced_losses_in_training_mode(self):
-        z = on_gpu(77, D, grad=False)
+        """Each replay draws the directions that a call would, and counts."""
+        z, views = on_gpu(77, D, grad=False), on_gpu(2, 77, D, grad=False)
+        for make, rows in ((lambda: SUSReg(slices=40), z), (lambda: SIGReg(slices=40), z),
+                           (lambda: SphereJEPALoss("susreg", slices=40), views)):
+            plain, loss = make(), make()
+            expected = [plain(rows).item() for _ in range(5)]
+            self.assertEqual(len(set(expected)), 5)
+            got = [loss(rows).item()]
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                value = loss(rows)
+            for _ in range(4):
+                graph.replay()
+                got.append(value.item())
+            self.assertEqual(got, expected)
+            self.assertEqual(loss.step, 5)
         loss = SUSReg(slices=40)
-        loss(z)
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             z.add(1)
-            self.refused(RuntimeError, "a captured CUDA graph would repeat", loss, z)
+            self.refused(RuntimeError, "call the loss once with this shape", loss, z)
 
     def test_bad_rows_in_a_replay(self):
         loss = MMD("heat", t=0.78)

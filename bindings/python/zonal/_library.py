@@ -65,9 +65,11 @@ _OTHERS: Mapping[str, Tuple[Any, List[Any]]] = {
     "zonal_plan_destroy": (None, [c_void_p]),
     "zonal_plan_set_stream": (None, [c_void_p, c_void_p]),
     "zonal_plan_set_step": (None, [c_void_p, c_uint32]),
+    "zonal_plan_set_device_step": (None, [c_void_p, c_void_p]),
     "zonal_objective_destroy": (None, [c_void_p]),
     "zonal_objective_set_stream": (None, [c_void_p, c_void_p]),
     "zonal_objective_set_step": (None, [c_void_p, c_uint32]),
+    "zonal_objective_set_device_step": (None, [c_void_p, c_void_p]),
 }
 
 
@@ -233,6 +235,7 @@ class Made:
         self._execute = getattr(lib, f"zonal_{self._kind}_execute")
         self._set_stream = getattr(lib, f"zonal_{self._kind}_set_stream")
         self._set_step = getattr(lib, f"zonal_{self._kind}_set_step")
+        self._set_device_step = getattr(lib, f"zonal_{self._kind}_set_device_step")
         self._destroy = getattr(lib, f"zonal_{self._kind}_destroy")
 
     def execute(self, x: int, out: int, gradient: Optional[int]) -> None:
@@ -243,6 +246,10 @@ class Made:
 
     def set_step(self, step: int) -> None:
         self._set_step(self._handle, step % 2**32)
+
+    def set_device_step(self, address: int) -> None:
+        """The step is read from there, four bytes of the device's memory, whenever the loss is computed."""
+        self._set_device_step(self._handle, address)
 
     def status(self) -> None:
         """Waits for the stream, and raises for the first bad row since the last call."""

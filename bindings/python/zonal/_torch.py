@@ -41,7 +41,9 @@ def _execute(z: torch.Tensor, step: Optional[torch.Tensor], method: str, options
     try:
         if key.device != "cpu":
             made.set_stream(key.stream)
-        if step is not None:
+        if step is not None and step.is_cuda:
+            made.set_device_step(step.data_ptr())
+        elif step is not None:
             made.set_step(int(step))
         made.execute(z.data_ptr(), parts.data_ptr(), gradient.data_ptr() if with_gradient else None)
     finally:

@@ -20,7 +20,8 @@ that goes with the dimension is a text: t="5/d".
 
 On CUDA nothing waits for the GPU. A row that is zero or not finite, which is a ValueError on the CPU, gives
 NaN there, and check() says which row it was. For a CUDA graph, call the loss once with that shape before the
-capture; graphs that hold the same loss must not be replayed at the same time.
+capture; graphs that hold the same loss must not be replayed at the same time. Sliced losses in training mode
+draw new directions at each replay.
 """
 
 from __future__ import annotations
@@ -163,44 +164,66 @@ def _given(options: Dict[str, Any], **named: Any) -> Dict[str, Any]:
 
 class _Stepped(_Loss):
     """A loss whose directions are drawn anew for each step. The counter advances in training mode alone. It
-    is part of the state_dict, and stays on the CPU wherever the module goes: reading it must not wait for a
-    GPU."""
+    is part of the state_dict, and lies where the rows of the last call did: a GPU reads it there, so that
+    nothing waits, and so that each replay of a CUDA graph draws directions of its own."""
 
     def __init__(self, method: str, options: Dict[str, Any]) -> None:
         super().__init__(method, options)
-        self._step = torch.zeros((), dtype=torch.int64) if method in ("susreg", "sigreg") else None
+        self._step = _counter(0, torch.device("cpu")) if method in ("susreg", "sigreg") else None
+        self._counters: Dict[torch.device, torch.Tensor] = {}  # kept: CUDA graphs hold their addresses
 
     @property
     def step(self) -> int:
-        """The step whose directions the next call draws."""
-        return 0 if self._step is None else int(self._step)
+        """The step whose directions the next call draws. After calls on a GPU, reading it waits for them."""
+        return 0 if self._step is None else int(self._step) % 2**32
 
     @step.setter
     def step(self, step: int) -> None:
         if self._step is not None:
-            self._step.fill_(step)
+            self._step.fill_(_signed(step))
 
     def _evaluate(self, z: torch.Tensor, global_views: int) -> Any:
         step = self._step
-        if step is not None and self.training and _torch.is_capturing(z):
-            raise RuntimeError(f"{self.method} draws new directions at each step, and a captured CUDA graph "
-                               "would repeat those of its capture: leave the loss out of the graph, or call "
-                               "eval() on it")
+        if step is not None and step.device != z.device and z.device.type != "meta":
+            step = self._step = self._moved(z)
         result = _torch.evaluate(z, step, self.method, self.options, self.precision or "", self.threads,
                                  global_views)
         if step is not None and self.training:
             step.add_(1)
         return result
 
+    def _moved(self, z: torch.Tensor) -> torch.Tensor:
+        if _torch.is_capturing(z):
+            raise RuntimeError(f"{self.method} has its step elsewhere, and it cannot be brought to {z.device} "
+                               "while a CUDA graph is being captured: call the loss once with this shape and "
+                               "dtype before the capture, as in any warm-up")
+        now = self.step
+        counter = self._counters.get(z.device)
+        if counter is None:
+            counter = self._counters[z.device] = _counter(now, z.device)
+        else:
+            counter.fill_(_signed(now))
+        return counter
+
     def __getstate__(self) -> Dict[str, Any]:
         """A counter of its own: multiprocessing would share the tensor between processes."""
-        return {**self.__dict__, "_step": None if self._step is None else self._step.clone()}
+        step = None if self._step is None else _counter(self.step, torch.device("cpu"))
+        return {**self.__dict__, "_step": step, "_counters": {}}
 
     def get_extra_state(self) -> torch.Tensor:
-        return torch.zeros((), dtype=torch.int64) if self._step is None else self._step.clone()
+        return torch.tensor(self.step, dtype=torch.int64)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
         self.step = int(state)
+
+
+def _signed(step: int) -> int:
+    """As the four bytes that libzonal reads without a sign."""
+    return (step + 2**31) % 2**32 - 2**31
+
+
+def _counter(step: int, device: torch.device) -> torch.Tensor:
+    return torch.full((), _signed(step), dtype=torch.int32, device=device)
 
 
 class _Sliced(_Stepped):

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "backend/cuda/common.cuh"
 
@@ -80,12 +81,19 @@ static zonal_status end_capture(cudaStream_t stream, cudaGraph_t *graph) {
     return status;
 }
 
+/* A capture that is not ours (PyTorch's, in another thread) is over soon, too. */
 static zonal_status wait_for_device(void) {
-    if (capturing) return ZONAL_CUDA(cudaDeviceSynchronize());
-    pthread_mutex_lock(&capture_lock);
-    zonal_status status = ZONAL_CUDA(cudaDeviceSynchronize());
-    pthread_mutex_unlock(&capture_lock);
-    return status;
+    const struct timespec moment = {0, 1000000};
+    cudaError_t error;
+    for (int milliseconds = 0;; milliseconds++) {
+        if (!capturing) pthread_mutex_lock(&capture_lock);
+        error = cudaDeviceSynchronize();
+        if (!capturing) pthread_mutex_unlock(&capture_lock);
+        if (error != cudaErrorStreamCaptureUnsupported || capturing || milliseconds == 10000) break;
+        cudaGetLastError();
+        nanosleep(&moment, NULL);
+    }
+    return ZONAL_CUDA(error);
 }
 
 zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes) {

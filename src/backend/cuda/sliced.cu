@@ -459,12 +459,13 @@ static zonal_status enqueue(const sliced_work *work, const void *z, uint32_t ste
     task.raw = work->raw;
     task.gradient = (T *)gradient;
     task.pairs = dim % 2 == 0 && (uintptr_t)gradient % (2 * sizeof(T)) == 0;
+    const uint32_t *word = problem->device_step ? *problem->device_step : NULL;
     for (int64_t first = 0; first < work->slices; first += work->chunk) {
         int64_t left = work->slices - first, count = left < work->chunk ? left : work->chunk;
         int64_t blocks = count + (first == 0 ? (rows + 3) / 4 : 0);
         ZONAL_TRY(zonal__launch(stream, dim3((unsigned)blocks), 128, (size_t)dim * sizeof(double),
-                                1, prepare_chunk<T>, random, problem->device_step, first, count,
-                                work->pitch_a, work->directions, x, rules, work->scale));
+                                1, prepare_chunk<T>, random, word, first, count, work->pitch_a,
+                                work->directions, x, rules, work->scale));
         ZONAL_TRY(enqueue_project<T>(work, x, count));
         ZONAL_TRY(launch_walk(work, make_walk(work, first, count, gradient != NULL, value), count));
         if (gradient) ZONAL_TRY(enqueue_spread<T>(work, task, count, first > 0));

@@ -3,6 +3,7 @@
  * where no single launch does.
  */
 #include "backend/cuda/common.cuh"
+#include "backend/cuda/fused.cuh"
 #include "backend/cuda/gathered.cuh"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ranks.cuh"
@@ -13,7 +14,7 @@ extern "C" {
 #include "backend/device.h"
 }
 
-/* ---- pairs and KL: one launch for small batches, tiles beyond -------------------------------- */
+/* ---- pairs and KL: one launch for small batches, fused or in tiles beyond -------------------- */
 
 /* A small batch, whose operation is PAIRS, KL or OBJECTIVE. */
 static zonal_status create_small(const zonal__problem *problem, zonal__operation operation,
@@ -30,10 +31,12 @@ static zonal_status create_small(const zonal__problem *problem, zonal__operation
 static zonal_status create_pairwise(const zonal__problem *problem, zonal__operation operation,
                                     zonal__work **work) {
     if (zonal__cuda_small_serves(problem)) return create_small(problem, operation, work);
-    ZONAL_TRY(zonal__cuda_stream_create(problem, operation, work));
+    int fused = zonal__cuda_fused_serves(problem, operation);
+    ZONAL_TRY(fused ? zonal__cuda_fused_create(problem, operation, work)
+                    : zonal__cuda_stream_create(problem, operation, work));
     zonal__cuda_base *base = (zonal__cuda_base *)*work;
-    base->run = zonal__cuda_stream_run;
-    base->destroy = zonal__cuda_stream_destroy;
+    base->run = fused ? zonal__cuda_fused_run : zonal__cuda_stream_run;
+    base->destroy = fused ? zonal__cuda_fused_destroy : zonal__cuda_stream_destroy;
     return ZONAL_OK;
 }
 

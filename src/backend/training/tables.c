@@ -84,6 +84,15 @@ zonal_status zonal__device_neighbours(const zonal__device *device,
     return *out ? ZONAL_OK : lacks(device, "search of nearest neighbours");
 }
 
+zonal_status zonal__device_classifier(const zonal__device *device,
+                                      const zonal__classifier_table **out) {
+    const zonal__training_tables *tables;
+    *out = NULL;
+    ZONAL_TRY(zonal__device_training(device, &tables));
+    *out = tables->classifier;
+    return *out ? ZONAL_OK : lacks(device, "classifier to train along");
+}
+
 zonal_status zonal__device_jpeg(const zonal__device *device, const zonal__jpeg_table **out) {
     const zonal__training_tables *tables;
     *out = NULL;

@@ -11,6 +11,7 @@
 #define ZONAL_BACKEND_TRAINING_TABLES_H
 
 #include "backend/device.h"
+#include "backend/training/classifier.h"
 #include "backend/training/jpeg.h"
 #include "backend/training/neighbours.h"
 #include "backend/training/nn.h"
@@ -25,6 +26,7 @@ typedef struct zonal__training_tables {
     const zonal__optimiser_table *optimisers;
     const zonal__neighbours_table *neighbours;
     const zonal__softmax_table *softmax;
+    const zonal__classifier_table *classifier;
     const zonal__jpeg_table *jpeg;
     const char *no_layers; /* where layers is NULL: why, and the remedy */
     /* 1 where networks are faster in bf16 than in fp32. */
@@ -53,6 +55,8 @@ zonal_status zonal__device_optimisers(const zonal__device *device,
                                       const zonal__optimiser_table **out);
 zonal_status zonal__device_neighbours(const zonal__device *device,
                                       const zonal__neighbours_table **out);
+zonal_status zonal__device_classifier(const zonal__device *device,
+                                      const zonal__classifier_table **out);
 
 zonal_status zonal__device_jpeg(const zonal__device *device, const zonal__jpeg_table **out);
 

@@ -68,8 +68,9 @@ static zonal_status find_cost(const bench *b, const char *method, zonal__cost *c
 
 /* A ring is as fast as its slowest link. */
 static zonal__link link_of(const zonal__dist_settings *s, int ranks) {
-    return ranks <= s->node ? (zonal__link){1e-6 * s->node_us, 1e9 * s->node_gb}
-                            : (zonal__link){1e-6 * s->net_us, 1e9 * s->net_gb};
+    return ranks <= s->node
+               ? (zonal__link){.latency = 1e-6 * s->node_us, .bandwidth = 1e9 * s->node_gb}
+               : (zonal__link){.latency = 1e-6 * s->net_us, .bandwidth = 1e9 * s->net_gb};
 }
 
 static zonal__prediction predict(const bench *b, const zonal__cost *cost, int ranks, int64_t rows) {

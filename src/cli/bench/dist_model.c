@@ -29,10 +29,20 @@ void zonal__cost_fit(zonal__cost *cost, int64_t dim, int count, const int64_t *r
     cost->rate = rate;
 }
 
+double zonal__link_seconds(const zonal__link *link, double bytes) {
+    int above = 1;
+    if (link->points < 2) return link->latency + bytes / link->bandwidth;
+    while (above + 1 < link->points && link->point[above].bytes < bytes) above++;
+    double x0 = link->point[above - 1].bytes, y0 = link->point[above - 1].seconds;
+    double x1 = link->point[above].bytes, y1 = link->point[above].seconds;
+    return fmax(0, y0 + (bytes - x0) * (y1 - y0) / (x1 - x0));
+}
+
 /* A sum over the ranks of so many bytes. */
 static double sum_seconds(double bytes, int ranks, const zonal__link *link) {
+    double steps = log2(ranks); /* there and back */
     if (ranks == 1) return 0;
-    return 2 * log2(ranks) * link->latency + 2 * (ranks - 1.) / ranks * bytes / link->bandwidth;
+    return 2 * steps * zonal__link_seconds(link, (ranks - 1.) / ranks * bytes / steps);
 }
 
 static zonal__prediction predict_ring(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
@@ -40,7 +50,7 @@ static zonal__prediction predict_ring(const zonal__cost *cost, int ranks, int64_
     double own = cost->fixed + cost->rate * zonal__cost_work(cost, rows, dim);
     double block = own * cost->foreign; /* KL's two rounds are both in it */
     double bytes = (double)rows * (16 + 4 * (double)dim);
-    double shift = cost->rounds * (link->latency + bytes / link->bandwidth);
+    double shift = cost->rounds * zonal__link_seconds(link, bytes);
     /* The first shift runs beside the own block, the next ones beside those of others. */
     double step = overlapped ? fmax(block, shift) : block + shift;
     double begin = overlapped ? fmax(own, shift) : own + shift;

@@ -2,7 +2,9 @@
  * What a loss over several ranks costs: a model, to be held against measurements (zonal bench dist)
  * and to look ahead with (--model).
  *
- * N ranks have b rows each, in d dimensions. A link moves n bytes in latency + n/bandwidth.
+ * N ranks have b rows each, in d dimensions. A link moves n bytes in latency + n/bandwidth; a
+ * measured one in what lies between the next smaller and the next larger block that were measured,
+ * since over TCP large blocks that meet on their way are slower than their bytes.
  *
  *   pairs    a block of rows visits every rank: N steps, in each of which b x b pairs are looked at
  *            and a block of b (16 + 4 d) bytes is sent on. Beside the compute, where the transport
@@ -24,9 +26,15 @@ typedef enum zonal__path {
     ZONAL__PATH_SLICES
 } zonal__path;
 
+enum { ZONAL__LINK_POINTS = 5 };
+
 typedef struct zonal__link {
     double latency;   /* seconds */
     double bandwidth; /* bytes a second, one way */
+    int points;       /* measured, ascending in bytes; 0: stated, by the two numbers above */
+    struct {
+        double bytes, seconds;
+    } point[ZONAL__LINK_POINTS];
 } zonal__link;
 
 typedef struct zonal__cost {
@@ -42,6 +50,8 @@ typedef struct zonal__prediction {
     double seconds, compute, exchange; /* the whole, and its parts by themselves */
     int hidden;                        /* pairs: the ring takes no time beside the compute */
 } zonal__prediction;
+
+double zonal__link_seconds(const zonal__link *link, double bytes);
 
 double zonal__cost_work(const zonal__cost *cost, int64_t rows, int64_t dim);
 

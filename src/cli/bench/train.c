@@ -25,7 +25,7 @@ typedef struct settings {
     const char *device_name;
     const zonal__device *device;
     int precision, bare, graph, profile, torch, json;
-    int64_t batch, threads;
+    int64_t batch, threads, probe;
     double width;
     zonal__rates rates;
 } settings;
@@ -75,6 +75,14 @@ static const zonal__option table[] = {
      AT(graph),
      .initial = "yes",
      .help = "cuda: replay the step as one CUDA graph, as training does"},
+    {.name = "probe",
+     .type = ZONAL__OPTION_INT,
+     AT(probe),
+     .initial = "0",
+     .least = 0,
+     .most = 65536,
+     .metavar = "CLASSES",
+     .help = "with an online probe of so many classes, as zonal train --probe has; 0: none"},
     {.name = "profile",
      .type = ZONAL__OPTION_FLAG,
      AT(profile),
@@ -187,7 +195,8 @@ static zonal__train_bench_options bench_options(const session *e, const row *r) 
                                         .device = s->device,
                                         .threads = (int)s->threads,
                                         .method = s->method,
-                                        .no_graph = !s->graph};
+                                        .no_graph = !s->graph,
+                                        .probe_classes = (int)s->probe};
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */

@@ -48,6 +48,10 @@ static zonal_status fill_noise(noise *n, const zonal__train_bench_options *o) {
         zonal__random_words(&random, (uint64_t)i, 0, word);
         memcpy(n->pixels + 16 * i, word, sizeof word);
     }
+    if (o->probe_classes == 0) return ZONAL_OK;
+    n->source.classes = o->probe_classes;
+    ZONAL_TRY(ZONAL_NEW(&n->source.labels, o->batch, "the labels"));
+    for (int64_t i = 0; i < o->batch; i++) n->source.labels[i] = (int32_t)(i % o->probe_classes);
     return ZONAL_OK;
 }
 
@@ -83,6 +87,8 @@ static zonal_status fill_options(const zonal__train_bench_options *o, zonal__sou
                                     .network = zonal__train_bench_network(o),
                                     .threads = o->threads,
                                     .no_graph = o->no_graph,
+                                    .probe_classes = o->probe_classes,
+                                    .probe_rate = 1e-3,
                                     .fixed_views = !o->with_views};
     out->objective.size = sizeof out->objective;
     ZONAL_TRY(zonal_objective_defaults(o->method, &out->objective));

@@ -25,6 +25,7 @@ typedef struct zonal__train_bench_options {
     const char *method; /* the loss */
     int with_views;     /* 0: the step alone, on views that are there; 1: it makes its views */
     int no_graph;       /* CUDA, 1: launch by launch */
+    int probe_classes;  /* of an online probe; 0: none */
 } zonal__train_bench_options;
 
 typedef struct zonal__train_bench_result {

@@ -11,11 +11,20 @@
 #include "cli/eval/store.h"
 #include "core/file.h"
 
-enum { PROTOCOL_ALL, PROTOCOL_KNN, PROTOCOL_LINEAR, PROTOCOL_RETRIEVAL, PROTOCOL_DIAGNOSTICS };
+enum {
+    PROTOCOL_ALL,
+    PROTOCOL_KNN,
+    PROTOCOL_LINEAR,
+    PROTOCOL_RETRIEVAL,
+    PROTOCOL_DIAGNOSTICS,
+    PROTOCOL_LIGHTLY_KNN,
+    PROTOCOL_SOLO_LINEAR
+};
 enum { FEATURES_BOTH, FEATURES_BACKBONE, FEATURES_PROJECTOR };
 enum { TEST_ON_TEST, TEST_ON_VAL };
 
-static const char *const protocols[] = {"all", "knn", "linear", "retrieval", "diagnostics", NULL};
+static const char *const protocols[] = {"all",         "knn",         "linear",      "retrieval",
+                                        "diagnostics", "lightly-knn", "solo-linear", NULL};
 static const char *const features[] = {"both", "backbone", "projector", NULL};
 static const char *const parts[] = {"test", "val", NULL};
 
@@ -25,6 +34,7 @@ typedef struct settings {
     int protocol, features, test, standardise, all_candidates, detail, json, quiet;
     int64_t sgd, views, retrieval_batch, seed, seeds;
     double rate;
+    int rate_given;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -90,7 +100,7 @@ static const zonal__option table[] = {
      .least = 0,
      .most = INFINITY,
      .rules = ZONAL__OPTION_OVER | ZONAL__OPTION_UNDER,
-     .help = "linear: the learning rate of --sgd"},
+     .help = "linear: the learning rate of --sgd; solo-linear: 0.3 unless given"},
     {.name = "views",
      .type = ZONAL__OPTION_INT,
      AT(views),
@@ -149,10 +159,14 @@ static const zonal__cli_usage usage = {
         "  linear       logistic regression on frozen features, to convergence\n"
         "  retrieval    does a view find the other views of its image? R@1, 3, 5 and mAP\n"
         "  diagnostics  alignment, uniformity (Wang and Isola), effective rank (RankMe),\n"
-        "               p-value of uniformity (Bingham's test); --json: energy by degree\n\n"
-        "knn and linear need labels. Each run, and each of --seeds, gives a row. Runs\nthat differ "
-        "only in their training seed also get a mean and a sample standard\ndeviation. Results are "
-        "stored in RUN/eval, those of --limit in RUN/eval/partial.\n",
+        "               p-value of uniformity (Bingham's test); --json: energy by degree\n"
+        "  lightly-knn  knn as in lightly's benchmarks: k 200, T 0.1, of the backbone\n"
+        "  solo-linear  linear as in solo-learn: SGD on random crops of the training\n"
+        "               images, 100 epochs of batches of 256, rate 0.3 (or --lr), a tenth\n"
+        "               of it after 60 and after 80 epochs; of the backbone\n\n"
+        "All but retrieval and diagnostics need labels. Each run, and each of --seeds,\ngives a "
+        "row. Runs that differ only in their training seed also get a mean and a\nsample standard "
+        "deviation. Results are stored in RUN/eval, those of --limit in\nRUN/eval/partial.\n",
     .argument = "RUN",
     .least = 0,
     .most = ZONAL__EVAL_RUNS - 1}; /* and --weights */
@@ -161,10 +175,12 @@ static const zonal__cli_usage usage = {
 
 static zonal_status read_lists(const settings *s, zonal__protocol_options *o) {
     int64_t k[ZONAL__PROTOCOL_LIST];
-    ZONAL_TRY(zonal__list_int64(s->k, "--k", 1, 256, ZONAL__PROTOCOL_LIST, k, &o->ks));
+    const int lightly = s->protocol == PROTOCOL_LIGHTLY_KNN;
+    ZONAL_TRY(
+        zonal__list_int64(lightly ? "200" : s->k, "--k", 1, 256, ZONAL__PROTOCOL_LIST, k, &o->ks));
     for (int i = 0; i < o->ks; i++) o->k[i] = (int)k[i];
-    ZONAL_TRY(zonal__list_double(s->temperature, "--temperature", ZONAL__PROTOCOL_LIST,
-                                 o->temperature, &o->temperatures));
+    ZONAL_TRY(zonal__list_double(lightly ? "0.1" : s->temperature, "--temperature",
+                                 ZONAL__PROTOCOL_LIST, o->temperature, &o->temperatures));
     for (int i = 0; i < o->temperatures; i++)
         if (!(o->temperature[i] > 0))
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--temperature must be above 0, got %g",
@@ -172,6 +188,23 @@ static zonal_status read_lists(const settings *s, zonal__protocol_options *o) {
     if (s->l2)
         ZONAL_TRY(zonal__list_double(s->l2, "--l2", ZONAL__PROTOCOL_LIST, o->l2, &o->l2_count));
     return ZONAL_OK;
+}
+
+/* The protocols of other projects, so that results can stand beside theirs: lightly's
+ * benchmarks (knn_k 200, knn_t 0.1), solo-learn's scripts/linear/imagenet-100. */
+static void adopt(const settings *s, zonal__protocol_options *o) {
+    o->knn_name = "knn";
+    o->linear_name = "linear";
+    if (s->protocol == PROTOCOL_LIGHTLY_KNN) {
+        o->knn = 1;
+        o->knn_name = "lightly-knn";
+    } else if (s->protocol == PROTOCOL_SOLO_LINEAR) {
+        o->linear = o->solo = 1;
+        o->linear_name = "solo-linear";
+        o->sgd = 100;
+        if (!s->rate_given) o->rate = .3;
+    }
+    if (s->protocol >= PROTOCOL_LIGHTLY_KNN) o->projector = 0;
 }
 
 static zonal_status read_settings(const settings *s, zonal__protocol_options *o) {
@@ -192,6 +225,7 @@ static zonal_status read_settings(const settings *s, zonal__protocol_options *o)
                                    .seed = s->seed,
                                    .seeds = s->seeds,
                                    .quiet = s->quiet};
+    adopt(s, o);
     if (s->seed > INT64_MAX - (s->seeds - 1))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--seed %" PRId64 " and the %" PRId64 " seeds after it go beyond the "
@@ -319,6 +353,18 @@ static int run(const settings *s, int count, char **names) {
     return first.status == ZONAL_ARGUMENT ? ZONAL__EXIT_USAGE : ZONAL__EXIT_FAILED;
 }
 
+static int is_given(const zonal__options *options, const char *name) {
+    return zonal__options_source(options, name) > ZONAL__SOURCE_DEFAULT;
+}
+
+/* The first given option that a protocol of another project settles; NULL: there is none. */
+static const char *find_fixed(const zonal__options *options) {
+    static const char *const names[] = {"k", "temperature", "l2", "standardise", "sgd", "features"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_given(options, names[i])) return names[i];
+    return NULL;
+}
+
 int zonal__cli_eval(int argc, char **argv) {
     settings s;
     zonal__options options;
@@ -326,6 +372,11 @@ int zonal__cli_eval(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.weights && options.argument_count == 0)
         return zonal__cli_misused("nothing to evaluate: give a run folder, or --weights FILE");
+    s.rate_given = is_given(&options, "lr");
+    if (s.protocol >= PROTOCOL_LIGHTLY_KNN && find_fixed(&options))
+        return zonal__cli_misused(
+            "--%s cannot be combined with --protocol %s, which says what it is",
+            find_fixed(&options), protocols[s.protocol]);
     zonal__cli_show_log(s.quiet);
     return run(&s, options.argument_count, options.arguments);
 }

@@ -141,6 +141,10 @@ static void describe(const zonal__stored_result *r, char *out, size_t size) {
     if (r->seed >= 0) snprintf(seed, sizeof seed, ", seed %.0f", r->seed);
     if (strcmp(r->protocol, "knn") == 0)
         snprintf(out, size, "k-NN, k %.0f, T %.4g", r->k, r->temperature);
+    else if (strcmp(r->protocol, "lightly-knn") == 0)
+        snprintf(out, size, "k-NN as lightly's benchmark, k %.0f, T %.4g", r->k, r->temperature);
+    else if (strcmp(r->protocol, "solo-linear") == 0)
+        snprintf(out, size, "linear probe as solo-learn's, SGD of %.0f epochs%s", r->epochs, seed);
     else if (strcmp(r->protocol, "retrieval") == 0)
         snprintf(out, size, "retrieval of views among %.0f candidates%s", r->candidates, seed);
     else if (r->epochs >= 0)
@@ -203,7 +207,8 @@ static zonal_status put_result(void *context, const zonal__stored_result *r) {
 }
 
 static zonal_status put_results(const zonal__card *card, zonal__file *file, int yaml, int *count) {
-    static const char *const protocols[] = {"knn", "linear", "retrieval"};
+    static const char *const protocols[] = {"knn", "linear", "lightly-knn", "solo-linear",
+                                            "retrieval"};
     writer w = {.card = card, .file = file, .yaml = yaml};
     for (size_t p = 0; card->run && p < sizeof protocols / sizeof protocols[0]; p++)
         ZONAL_TRY(zonal__eval_stored_read(card->run, protocols[p], put_result, &w));

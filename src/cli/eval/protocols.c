@@ -142,7 +142,7 @@ static zonal_status add_knn(const zonal__protocol_options *o, const kind *k, con
                             const part *test, zonal__scores *scores, zonal__eval_results *results) {
     for (int i = 0; i < o->ks; i++)
         for (int j = 0; j < o->temperatures; j++) {
-            zonal__eval_result r = begin_result("knn", k);
+            zonal__eval_result r = begin_result(o->knn_name, k);
             r.variant = i * o->temperatures + j;
             add_parameter(&r, "k", "k", o->k[i]);
             add_parameter(&r, "temperature", "T", o->temperature[j]);
@@ -216,7 +216,7 @@ static zonal_status run_linear(const zonal__subject *s, const zonal__protocol_op
                                zonal__eval_results *results) {
     const zonal__labelled see = labelled(test, k);
     for (int64_t i = 0; i < o->seeds; i++) {
-        zonal__eval_result r = begin_result("linear", k);
+        zonal__eval_result r = begin_result(o->linear_name, k);
         zonal__probe probe;
         zonal__scores scores;
         zonal_status status;
@@ -257,7 +257,8 @@ static zonal_status learn(void *context, const zonal__features_batch *batch) {
 
 static zonal_status teach(zonal__subject *s, const zonal__protocol_options *o,
                           zonal__source *source, int64_t seed, learners *l) {
-    zonal__features_options how = zonal__subject_augmented(s, source, o->sgd, (uint64_t)seed);
+    zonal__features_options how =
+        zonal__subject_augmented(s, source, o->solo, o->sgd, (uint64_t)seed);
     zonal__progress progress;
     zonal_status status;
     for (int i = 0; i < l->count; i++) {
@@ -265,6 +266,7 @@ static zonal_status teach(zonal__subject *s, const zonal__protocol_options *o,
                                                   .classes = source->classes,
                                                   .steps = o->sgd * (source->count / how.batch),
                                                   .rate = o->rate,
+                                                  .steps_down = o->solo,
                                                   .threads = s->threads};
         ZONAL_TRY(zonal__probe_sgd_create(&options, &l->sgd[i]));
     }
@@ -280,7 +282,7 @@ static zonal_status test_learner(const zonal__protocol_options *o, const learner
                                  int64_t seed, const part *train, const part *test,
                                  zonal__eval_results *results) {
     const zonal__labelled see = labelled(test, &l->kinds[i]);
-    zonal__eval_result r = begin_result("linear", &l->kinds[i]);
+    zonal__eval_result r = begin_result(o->linear_name, &l->kinds[i]);
     zonal__probe probe;
     zonal__scores scores;
     zonal_status status;

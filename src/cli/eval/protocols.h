@@ -20,6 +20,8 @@ typedef struct zonal__protocol_options {
     int standardise;
     int64_t sgd; /* the linear probe by SGD on augmented images, this many epochs; 0: by L-BFGS */
     double rate; /* of SGD */
+    int solo;    /* SGD as solo-learn's: its crops and its schedule */
+    const char *knn_name, *linear_name; /* what the results are called */
     zonal__split test;       /* the part that is classified, or whose views are looked for */
     int views;               /* retrieval, diagnostics */
     int64_t retrieval_batch; /* 0: among all images */

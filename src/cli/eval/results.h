@@ -51,7 +51,7 @@ typedef struct zonal__eval_run {
 
 typedef struct zonal__eval_result {
     int run;
-    const char *protocol; /* "knn", "linear", "retrieval", "diagnostics" */
+    const char *protocol; /* "knn", "linear", "lightly-knn", "solo-linear", "retrieval", ... */
     const char *features; /* "backbone", "projector" */
     int variant;          /* of the protocol, where several k and T were asked for */
     int64_t seed;         /* of the evaluation; -1: it plays no part */

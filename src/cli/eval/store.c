@@ -247,7 +247,8 @@ static zonal_status store_kind(const zonal__eval_results *results, int run, cons
 }
 
 zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
-    static const char *const protocols[] = {"knn", "linear", "retrieval", "diagnostics"};
+    static const char *const protocols[] = {"knn",         "linear",    "lightly-knn",
+                                            "solo-linear", "retrieval", "diagnostics"};
     for (size_t p = 0; p < sizeof protocols / sizeof protocols[0]; p++)
         for (int partial = 0; partial < 2; partial++)
             ZONAL_TRY(store_kind(results, run, protocols[p], partial));

@@ -264,17 +264,18 @@ zonal__features_options zonal__subject_random(zonal__subject *s, zonal__source *
 }
 
 zonal__features_options zonal__subject_augmented(zonal__subject *s, zonal__source *source,
-                                                 int64_t epochs, uint64_t seed) {
-    const zonal__view_group *group = &s->training.trainer.loader.group[0];
+                                                 int usual, int64_t epochs, uint64_t seed) {
+    zonal__augmentation like = s->training.trainer.loader.group[0].augmentations[0];
     zonal__augmentation *augmentation = &s->augmentations[0];
     zonal__features_options o = common(s, source);
-    *augmentation = group->augmentations[0];
-    if (augmentation->kind == ZONAL__VIEW_PHOTOGRAPH) {
+    *augmentation = like;
+    if (like.kind == ZONAL__VIEW_PHOTOGRAPH) {
+        if (usual) zonal__augmentation_byol(0, &like); /* whose crops and mirroring these are */
         zonal__augmentation_identity(ZONAL__VIEW_PHOTOGRAPH, augmentation);
         augmentation->crop = ZONAL__CROP_RANDOM;
-        augmentation->area = group->augmentations[0].area;
-        augmentation->aspect = group->augmentations[0].aspect;
-        augmentation->flip = group->augmentations[0].flip;
+        augmentation->area = like.area;
+        augmentation->aspect = like.aspect;
+        augmentation->flip = like.flip;
     }
     o.views = 1;
     o.augmentations = augmentation;

@@ -145,8 +145,9 @@ zonal__features_options zonal__subject_still(const zonal__subject *subject, zona
 zonal__features_options zonal__subject_random(zonal__subject *subject, zonal__source *source,
                                               int views, uint64_t seed);
 /* For a classifier that is trained on augmented images: one view of each, cropped and mirrored at
- * random (textures: as in training), shuffled, for so many epochs. */
+ * random (textures: as in training), shuffled, for so many epochs. The crops are those of training,
+ * or with "usual" torchvision's: 0.08 to 1 of the image, 3:4 to 4:3, mirrored half of the time. */
 zonal__features_options zonal__subject_augmented(zonal__subject *subject, zonal__source *source,
-                                                 int64_t epochs, uint64_t seed);
+                                                 int usual, int64_t epochs, uint64_t seed);
 
 #endif

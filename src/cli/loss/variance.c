@@ -30,7 +30,7 @@ enum { MOST_BATCHES = 8, MOST_COUNTS = 24 };
 
 typedef struct settings {
     int64_t dim, replicates, seed, knots, threads;
-    const char *batches, *slices, *plot;
+    const char *batches, *slices, *plot, *plot_batch;
     zonal__scale scale;
     int json, csv, quiet;
 } settings;
@@ -86,7 +86,12 @@ static const zonal__option table[] = {
      .type = ZONAL__OPTION_STRING,
      AT(plot),
      .metavar = "FILE.svg",
-     .help = "draw the figure"},
+     .help = "draw the variance against the number of directions"},
+    {.name = "plot-batch",
+     .type = ZONAL__OPTION_STRING,
+     AT(plot_batch),
+     .metavar = "FILE.svg",
+     .help = "draw it against the batch; --batch must have several"},
     {.name = "csv", .type = ZONAL__OPTION_FLAG, AT(csv), .help = "print CSV"},
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print JSON"},
     {.name = "quiet", .type = ZONAL__OPTION_FLAG, AT(quiet), .help = "no progress bar"},
@@ -375,6 +380,43 @@ static zonal_status draw(const experiment *e) {
     return zonal__svg_write(e->settings->plot, &chart);
 }
 
+/* The same against the batch: solid the exact loss, in closed form; dashed SUSReg, a line for each
+ * number of directions. */
+static zonal_status draw_batches(const experiment *e) {
+    zonal__svg_series series[MOST_COUNTS];
+    char names[MOST_COUNTS][40], subtitle[120];
+    double x[MOST_BATCHES], y[MOST_COUNTS][MOST_BATCHES];
+    const int drawn = e->counts < MOST_COUNTS ? e->counts : MOST_COUNTS - 1;
+    const zonal__svg_chart chart = {.title = "Variance of the loss over uniform batches",
+                                    .subtitle = subtitle,
+                                    .x_label = "rows of a batch",
+                                    .y_label = "total variance",
+                                    .x_log = 1,
+                                    .y_log = 1,
+                                    .series = series,
+                                    .series_count = drawn + 1};
+    snprintf(subtitle, sizeof subtitle,
+             "SUSReg by its number of directions (dashed), and its exact limit (solid), d = %lld",
+             (long long)e->settings->dim);
+    for (int i = 0; i < e->batches; i++) {
+        x[i] = (double)e->batch[i].rows;
+        for (int k = 0; k < drawn; k++) y[k][i] = variance(&e->batch[i].total[k]);
+        y[drawn][i] = e->batch[i].closed_form;
+    }
+    for (int k = 0; k <= drawn; k++) {
+        if (k < drawn)
+            snprintf(names[k], sizeof names[k], "%lld directions", (long long)e->slices[k]);
+        series[k] = (zonal__svg_series){.name = k < drawn ? names[k] : "exact",
+                                        .count = e->batches,
+                                        .x = x,
+                                        .y = y[k],
+                                        .dashed = k < drawn,
+                                        .marks = k < drawn,
+                                        .colour = 1 + k % 7};
+    }
+    return zonal__svg_write(e->settings->plot_batch, &chart);
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static zonal_status prepare(const settings *s, experiment *e) {
@@ -383,6 +425,9 @@ static zonal_status prepare(const settings *s, experiment *e) {
     ZONAL_TRY(
         zonal__list_int64(s->batches, "--batch", 2, 1 << 20, MOST_BATCHES, rows, &e->batches));
     for (int i = 0; i < e->batches; i++) e->batch[i].rows = rows[i];
+    if (s->plot_batch && e->batches < 2)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--plot-batch draws a curve over batches; give several, "
+                                          "as in --batch 64,256,1024");
     ZONAL_TRY(
         zonal__list_int64(s->slices, "--slices", 1, 1 << 20, MOST_COUNTS, e->slices, &e->counts));
     for (int k = 1; k < e->counts; k++)
@@ -404,8 +449,10 @@ static zonal_status run(const settings *s) {
     experiment e;
     ZONAL_TRY(prepare(s, &e));
     if (s->plot) ZONAL_TRY(try_place(s->plot));
+    if (s->plot_batch) ZONAL_TRY(try_place(s->plot_batch));
     ZONAL_TRY(run_all(&e));
     if (s->plot) ZONAL_TRY(draw(&e));
+    if (s->plot_batch) ZONAL_TRY(draw_batches(&e));
     if (s->json) return print_json(&e);
     if (s->csv)
         print_csv(&e);
@@ -421,6 +468,8 @@ int zonal__cli_variance(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (s.json && s.csv) return zonal__cli_misused("--json and --csv cannot be combined");
     status = zonal__cli_check_ending("--plot", s.plot, ".svg");
+    if (status == ZONAL__EXIT_CONTINUE)
+        status = zonal__cli_check_ending("--plot-batch", s.plot_batch, ".svg");
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (run(&s) != ZONAL_OK) return zonal__cli_failed();
     return ZONAL__EXIT_OK;

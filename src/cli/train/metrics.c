@@ -21,7 +21,7 @@ enum { MOST_COLUMNS = 128, LONGEST_NAME = 64, LONGEST_PATH = 4096, LINE_FIELDS =
 static const size_t LONGEST_FILE = (size_t)1 << 31;
 
 /* Kinds of lines; those of checkpoints hold nothing that is measured. */
-static const char *const kinds[] = {"all", "step", "monitor", "eval", NULL};
+static const char *const kinds[] = {"all", "step", "monitor", "eval", "probe", NULL};
 enum { ALL };
 
 typedef struct settings {
@@ -35,7 +35,7 @@ static const zonal__option table[] = {
      AT(kind),
      .words = kinds,
      .initial = "all",
-     .help = "which lines: steps, the monitor of collapse, evaluations"},
+     .help = "which lines: steps, the monitor of collapse, evaluations, the online probe"},
     {.name = "csv", .type = ZONAL__OPTION_FLAG, AT(csv), .help = "print CSV, a row for each step"},
     {.name = "json",
      .type = ZONAL__OPTION_FLAG,
@@ -121,8 +121,9 @@ static zonal_status read_line(zonal__json_reader *reader, line *l) {
 
 static int find_column(metrics *m, const line *l, const char *field) {
     char name[LONGEST_NAME];
-    int length = snprintf(name, sizeof name, "%s%s%s", l->protocol ? l->protocol : "",
-                          l->protocol ? "_" : "", field);
+    int measured = l->protocol && strcmp(field, "epoch") != 0; /* by that protocol */
+    int length = snprintf(name, sizeof name, "%s%s%s", measured ? l->protocol : "",
+                          measured ? "_" : "", field);
     /* A name of ours; others would have to be quoted in CSV. */
     if (length >= LONGEST_NAME || name[strspn(name, "abcdefghijklmnopqrstuvwxyz_0123456789")])
         return -1;
@@ -230,7 +231,8 @@ static zonal_status print_json(const metrics *m) {
 
 /* Evaluations, whose names begin with a protocol, are better the higher. */
 static int has_best(const char *name) {
-    return strncmp(name, "retrieval_", 10) == 0 || strncmp(name, "knn_", 4) == 0;
+    return strncmp(name, "retrieval_", 10) == 0 || strncmp(name, "knn_", 4) == 0 ||
+           strncmp(name, "probe_", 6) == 0;
 }
 
 static void print_column(const metrics *m, int column) {

@@ -1,6 +1,7 @@
 #include "cli/train/print.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -218,9 +219,9 @@ void zonal__train_print_start(zonal__train_print *print, const zonal__training *
     say_run(print, t);
     say_loss(print, t);
     if (t->queries)
-        zonal__train_say(print, "eval      %s on %" PRId64 " image%s, every %" PRId64 " step%s",
-                         word(t, "eval", s->eval), t->queries->count,
-                         zonal__text_plural(t->queries->count), s->eval_every,
+        zonal__train_say(print, "eval      %s%s on %" PRId64 " image%s, every %" PRId64 " step%s",
+                         word(t, "eval", s->eval), s->probe ? " and the online probe" : "",
+                         t->queries->count, zonal__text_plural(t->queries->count), s->eval_every,
                          zonal__text_plural(s->eval_every));
     if (start->init) say_init(print, s->init, start->init);
     if (start->resumed) say_resumed(print, t, start);
@@ -323,7 +324,10 @@ void zonal__train_print_eval(zonal__train_print *print, int64_t step,
                          "%%",
                          step, 100 * result->r1, 100 * result->r3, 100 * result->r5,
                          100 * result->map);
-    else
+    else if (isnan(result->probe_accuracy))
         zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%", step,
                          100 * result->accuracy);
+    else
+        zonal__train_say(print, "%7" PRId64 " k-NN: accuracy %.1f %%; online probe: %.1f %%", step,
+                         100 * result->accuracy, 100 * result->probe_accuracy);
 }

@@ -14,6 +14,7 @@ static void fill(void) {
                                       .optimisers = zonal__optimiser_cpu(),
                                       .neighbours = zonal__neighbours_cpu(),
                                       .softmax = zonal__softmax_cpu(),
+                                      .classifier = zonal__classifier_cpu(),
                                       .bf16_pays = zonal__amx_usable};
 }
 

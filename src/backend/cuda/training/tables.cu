@@ -9,6 +9,7 @@ const zonal__nn_table *zonal__nn_cuda(void); /* NULL without cuDNN */
 const zonal__views_table *zonal__views_cuda(void);
 const zonal__optimiser_table *zonal__optimiser_cuda(void);
 const zonal__neighbours_table *zonal__neighbours_cuda(void);
+const zonal__classifier_table *zonal__classifier_cuda(void);
 const zonal__jpeg_table *zonal__jpeg_cuda(void);
 #ifdef ZONAL_HAVE_CUDNN
 zonal_status zonal__cuda_autotune_read(const zonal__device *device, const char *path);
@@ -27,6 +28,7 @@ static zonal__training_tables make(void) {
     tables.views = zonal__views_cuda();
     tables.optimisers = zonal__optimiser_cuda();
     tables.neighbours = zonal__neighbours_cuda();
+    tables.classifier = zonal__classifier_cuda();
     tables.jpeg = zonal__jpeg_cuda();
     tables.bf16_pays = bf16_pays;
 #ifdef ZONAL_HAVE_CUDNN

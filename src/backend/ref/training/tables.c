@@ -16,6 +16,7 @@ static void fill(void) {
                                       .optimisers = zonal__optimiser_ref(),
                                       .neighbours = zonal__neighbours_ref(),
                                       .softmax = zonal__softmax_ref(),
+                                      .classifier = zonal__classifier_ref(),
                                       .bf16_pays = never};
 }
 
