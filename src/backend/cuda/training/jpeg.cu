@@ -5,14 +5,12 @@
  * needed.
  */
 #include <pthread.h>
-#include <stdio.h>
 
 #include "backend/cuda/common.cuh"
 
 extern "C" {
 #include "backend/training/jpeg.h"
 #include "core/shared_library.h"
-#include "core/thread.h"
 }
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -98,123 +96,31 @@ static zonal_status as_status(int code, const char *what) {
     }
 }
 
-/* ---- a part of an engine: some files of a batch ------------------------------------------------
- */
-
-/* One call keeps one of a GPU's decoders busy most of the time: calls in several threads keep all
- * of them busy. */
-enum { PARTS = 4 };
-
-typedef struct part {
-    void *handle, *state;
-    cudaStream_t stream;
-    cudaEvent_t decoded;
-    int64_t count, room; /* files that the state is made for; of the arrays */
-    const unsigned char **files;
-    size_t *sizes;
-    nv_image *images;
-    /* A call. */
-    int device;
-    int64_t first, wanted; /* of its files */
-    const zonal__jpeg_file *all;
-    zonal_status status;
-    char sentence[256];
-} part;
-
-static void drop_arrays(part *p) {
-    zonal__free(p->files);
-    zonal__free(p->sizes);
-    zonal__free(p->images);
-    p->files = NULL;
-    p->sizes = NULL;
-    p->images = NULL;
-    p->room = 0;
-}
-
-static void drop_part(part *p) {
-    if (p->state) nvjpeg.state_destroy(p->state);
-    if (p->handle) nvjpeg.destroy(p->handle);
-    if (p->decoded) cudaEventDestroy(p->decoded);
-    if (p->stream) cudaStreamDestroy(p->stream);
-    drop_arrays(p);
-}
-
-/* What a decoder leaves to kernels is little, and must not wait for those of a training step. */
-static zonal_status make_part(part *p) {
-    int least, greatest;
-    ZONAL_TRY(ZONAL_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
-    ZONAL_TRY(
-        ZONAL_CUDA(cudaStreamCreateWithPriority(&p->stream, cudaStreamNonBlocking, greatest)));
-    ZONAL_TRY(ZONAL_CUDA(cudaEventCreateWithFlags(&p->decoded, cudaEventDisableTiming)));
-    ZONAL_TRY(as_status(nvjpeg.create(BACKEND_HARDWARE, NULL, NULL, 0, &p->handle), "create"));
-    return as_status(nvjpeg.state_create(p->handle, &p->state), "state");
-}
-
-static zonal_status make_room(part *p, int64_t count) {
-    if (count <= p->room) return ZONAL_OK;
-    drop_arrays(p);
-    ZONAL_TRY(ZONAL_NEW(&p->files, count, "the files of a batch"));
-    ZONAL_TRY(ZONAL_NEW(&p->sizes, count, "the files of a batch"));
-    ZONAL_TRY(ZONAL_NEW(&p->images, count, "the images of a batch"));
-    p->room = count;
-    return ZONAL_OK;
-}
-
-/* The state knows how many files a batch has. */
-static zonal_status set_count(part *p, int64_t count) {
-    if (count == p->count) return ZONAL_OK;
-    p->count = 0;
-    ZONAL_TRY(make_room(p, count));
-    ZONAL_TRY(as_status(
-        nvjpeg.initialise(p->handle, p->state, (int)count, 1, OUTPUT_RGB_INTERLEAVED), "batch"));
-    p->count = count;
-    return ZONAL_OK;
-}
-
-static zonal_status decode_part(part *p) {
-    ZONAL_TRY(set_count(p, p->wanted));
-    for (int64_t i = 0; i < p->wanted; i++) {
-        const zonal__jpeg_file *file = &p->all[p->first + i];
-        p->files[i] = file->bytes;
-        p->sizes[i] = file->size;
-        p->images[i] = nv_image{};
-        p->images[i].channel[0] = file->pixels;
-        p->images[i].pitch[0] = 3 * (size_t)file->width;
-    }
-    ZONAL_TRY(as_status(
-        nvjpeg.decode(p->handle, p->state, p->files, p->sizes, p->images, p->stream), "decode"));
-    return ZONAL_CUDA(cudaEventRecord(p->decoded, p->stream));
-}
-
-static void *run_part(void *context) {
-    part *p = static_cast<part *>(context);
-    zonal__cuda_on on(p->device);
-    p->status = decode_part(p);
-    if (p->status != ZONAL_OK)
-        snprintf(p->sentence, sizeof p->sentence, "%.255s", zonal_last_error()->message);
-    return NULL;
-}
-
 /* ---- an engine ------------------------------------------------------------------------------- */
 
 struct zonal__jpeg_engine {
     int device;
-    cudaEvent_t begun;
-    part parts[PARTS];
+    void *handle, *state;
+    int64_t count, room; /* files that the state is made for; of the arrays */
+    const unsigned char **files;
+    size_t *sizes;
+    nv_image *images;
 };
 
 static void destroy(zonal__jpeg_engine *e) {
     if (!e) return;
     zonal__cuda_on on(e->device);
-    for (part &p : e->parts) drop_part(&p);
-    if (e->begun) cudaEventDestroy(e->begun);
+    if (e->state) nvjpeg.state_destroy(e->state);
+    if (e->handle) nvjpeg.destroy(e->handle);
+    zonal__free(e->files);
+    zonal__free(e->sizes);
+    zonal__free(e->images);
     zonal__free(e);
 }
 
 static zonal_status fill(zonal__jpeg_engine *e) {
-    ZONAL_TRY(ZONAL_CUDA(cudaEventCreateWithFlags(&e->begun, cudaEventDisableTiming)));
-    for (part &p : e->parts) ZONAL_TRY(make_part(&p));
-    return ZONAL_OK;
+    ZONAL_TRY(as_status(nvjpeg.create(BACKEND_HARDWARE, NULL, NULL, 0, &e->handle), "create"));
+    return as_status(nvjpeg.state_create(e->handle, &e->state), "state");
 }
 
 static zonal_status create(const zonal__device *device, zonal__jpeg_engine **out) {
@@ -230,44 +136,48 @@ static zonal_status create(const zonal__device *device, zonal__jpeg_engine **out
     return status;
 }
 
-/* Every part waits for what the stream has before, and the stream for every part. */
-static zonal_status run_parts(zonal__jpeg_engine *e, cudaStream_t stream, int used) {
-    pthread_t threads[PARTS];
-    int started[PARTS] = {};
-    zonal_status status = ZONAL_OK;
-    for (int k = 0; k < used; k++)
-        ZONAL_TRY(ZONAL_CUDA(cudaStreamWaitEvent(e->parts[k].stream, e->begun, 0)));
-    for (int k = 1; k < used; k++)
-        started[k] = zonal__thread_start(&threads[k], run_part, &e->parts[k]) == 0;
-    for (int k = 0; k < used; k++)
-        if (!started[k]) run_part(&e->parts[k]);
-    for (int k = 0; k < used; k++) {
-        part *p = &e->parts[k];
-        if (started[k]) pthread_join(threads[k], NULL);
-        if (p->status == ZONAL_OK)
-            p->status = ZONAL_CUDA(cudaStreamWaitEvent(stream, p->decoded, 0));
-        else
-            (void)ZONAL_FAIL(p->status, "%s", p->sentence);
-        if (status == ZONAL_OK) status = p->status;
-    }
-    return status;
+static zonal_status make_room(zonal__jpeg_engine *e, int64_t count) {
+    if (count <= e->room) return ZONAL_OK;
+    zonal__free(e->files);
+    zonal__free(e->sizes);
+    zonal__free(e->images);
+    e->files = NULL;
+    e->sizes = NULL;
+    e->images = NULL;
+    e->room = 0;
+    ZONAL_TRY(ZONAL_NEW(&e->files, count, "the files of a batch"));
+    ZONAL_TRY(ZONAL_NEW(&e->sizes, count, "the files of a batch"));
+    ZONAL_TRY(ZONAL_NEW(&e->images, count, "the images of a batch"));
+    e->room = count;
+    return ZONAL_OK;
+}
+
+/* The state knows how many files a batch has. */
+static zonal_status set_count(zonal__jpeg_engine *e, int64_t count) {
+    if (count == e->count) return ZONAL_OK;
+    e->count = 0;
+    ZONAL_TRY(make_room(e, count));
+    ZONAL_TRY(as_status(
+        nvjpeg.initialise(e->handle, e->state, (int)count, 1, OUTPUT_RGB_INTERLEAVED), "batch"));
+    e->count = count;
+    return ZONAL_OK;
 }
 
 static zonal_status decode(zonal__jpeg_engine *e, void *stream, int64_t count,
                            const zonal__jpeg_file *files) {
     zonal__cuda_on on(e->device);
-    int used = count < PARTS ? (int)count : PARTS;
     if (count == 0) return ZONAL_OK;
-    ZONAL_TRY(ZONAL_CUDA(cudaEventRecord(e->begun, static_cast<cudaStream_t>(stream))));
-    for (int k = 0; k < used; k++) {
-        part *p = &e->parts[k];
-        p->device = e->device;
-        p->all = files;
-        p->first = count * k / used;
-        p->wanted = count * (k + 1) / used - p->first;
-        p->status = ZONAL_OK;
+    ZONAL_TRY(set_count(e, count));
+    for (int64_t i = 0; i < count; i++) {
+        e->files[i] = files[i].bytes;
+        e->sizes[i] = files[i].size;
+        e->images[i] = nv_image{};
+        e->images[i].channel[0] = files[i].pixels;
+        e->images[i].pitch[0] = 3 * (size_t)files[i].width;
     }
-    return run_parts(e, static_cast<cudaStream_t>(stream), used);
+    return as_status(nvjpeg.decode(e->handle, e->state, e->files, e->sizes, e->images,
+                                   static_cast<cudaStream_t>(stream)),
+                     "decode");
 }
 
 extern "C" const zonal__jpeg_table *zonal__jpeg_cuda(void) {
