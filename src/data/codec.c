@@ -66,8 +66,27 @@ static zonal_status turn(const zonal__image *in, int orientation, zonal__image *
     return ZONAL_OK;
 }
 
+/* Whether the file is to be left as it is: its pixels are what decoding it here would give, but
+ * for the rounding, and it takes no more room. */
+static int stays_encoded(const zonal__encoded *in, const zonal__decode_options *options) {
+    int width = in->info.width, height = in->info.height, most = options->encoded_side;
+    int shorter = width < height ? width : height;
+    return most > 0 && width <= most && height <= most && in->info.orientation == 1 &&
+           in->info.channels == 3 && options->channels != 1 &&
+           (options->min_side == 0 || shorter < options->min_side) &&
+           in->size <= (size_t)width * (size_t)height * 3 && zonal__jpeg_is_plain(in);
+}
+
+static zonal_status keep_encoded(const zonal__encoded *in, zonal__image *image) {
+    ZONAL_TRY(zonal__image_shape(image, in->info.width, in->info.height, in->info.channels));
+    memcpy(image->pixels, in->bytes, in->size);
+    image->encoded = in->size;
+    return ZONAL_OK;
+}
+
 static zonal_status decode_jpeg(zonal__decoder *decoder, const zonal__encoded *in,
                                 const zonal__decode_options *options, zonal__image *image) {
+    if (stays_encoded(in, options)) return keep_encoded(in, image);
     if (!decoder->jpeg) ZONAL_TRY(zonal__jpeg_create(&decoder->jpeg));
     if (in->info.orientation == 1) return zonal__jpeg_decode(decoder->jpeg, in, options, image);
     ZONAL_TRY(zonal__jpeg_decode(decoder->jpeg, in, options, &decoder->scratch));

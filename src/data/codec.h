@@ -42,6 +42,8 @@ typedef struct zonal__decode_options {
     int channels; /* 1 grey, 3 RGB; 0: as the file has it */
     int min_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
                    * both sides stay at least this long; 0: full size */
+    int encoded_side; /* JPEG files that a device can decode, of sides up to this, are given as they
+                       * are (zonal__image.encoded); 0: none */
 } zonal__decode_options;
 
 /* The formats that a file's name can stand for. Those after TIFF are known by name only, so that

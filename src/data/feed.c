@@ -14,6 +14,7 @@
 
 #include "backend/training/tables.h"
 #include "core/memory.h"
+#include "data/codec.h"
 #include "data/resident.h"
 #include "data/source.h"
 
@@ -23,6 +24,8 @@ typedef struct turn {
     zonal__image_place *places;               /* device; streamed */
     zonal__view *views[ZONAL__LOADER_GROUPS]; /* device */
     zonal__view *drawn[ZONAL__LOADER_GROUPS]; /* pinned; resident */
+    zonal__image_place *placed;               /* pinned; the device decodes */
+    zonal__jpeg_engine *jpeg;                 /* likewise */
     void *copied, *used;                      /* events */
     int in_use;                               /* 1 once the events have been recorded */
 } turn;
@@ -49,6 +52,11 @@ struct zonal__feed {
     int32_t *labels;
 
     zonal__loader *loader; /* streamed */
+
+    const zonal__jpeg_table *jpeg; /* NULL: the host decodes */
+    zonal__jpeg_file *files;       /* [own]: of the step that is prepared */
+    zonal__decoder *decoder;       /* for those that the device refuses; NULL: none so far */
+    zonal__image decoded;
 };
 
 /* ---- resident images ------------------------------------------------------------------------- */
@@ -97,6 +105,65 @@ static zonal_status draw_step(zonal__feed *f, turn *t) {
     return ZONAL_OK;
 }
 
+/* ---- JPEG files that the device decodes ------------------------------------------------------ */
+
+static size_t pixel_bytes(const zonal__image_place *p) {
+    return (size_t)p->width * (size_t)p->height * (size_t)p->channels;
+}
+
+/* What the device has refused. */
+static zonal_status decode_here(zonal__feed *f, const zonal__batch *raw, const turn *t, int64_t i) {
+    const zonal__decode_options options = {.channels = 3};
+    char name[ZONAL__NAME_ROOM];
+    zonal__source_name(f->options.loader.source, raw->samples[i], name);
+    if (!f->decoder) ZONAL_TRY(zonal__decoder_create(&f->decoder));
+    if (zonal__image_decode(f->decoder, raw->pixels + raw->places[i].offset, raw->encoded[i], name,
+                            &options, &f->decoded) != ZONAL_OK)
+        return ZONAL_FAIL(ZONAL_FORMAT, "%.600s; --decoder host passes over such files",
+                          zonal_last_error()->message);
+    return zonal__device_write(f->device, t->pixels + t->placed[i].offset, f->decoded.pixels,
+                               pixel_bytes(&t->placed[i]));
+}
+
+static zonal_status decode_all_here(zonal__feed *f, const zonal__batch *raw, const turn *t) {
+    zonal__log("the device cannot decode a JPEG file of step %lld; libjpeg decodes those of the "
+               "whole step",
+               (long long)raw->step);
+    ZONAL_TRY(zonal__device_synchronise(f->device));
+    for (int64_t i = 0; i < raw->count; i++)
+        if (raw->encoded[i]) ZONAL_TRY(decode_here(f, raw, t, i));
+    return ZONAL_OK;
+}
+
+/* Images lie on the device as if all had come as pixels, but in the order of their numbers. */
+static zonal_status decode_step(zonal__feed *f, turn *t, const zonal__batch *raw) {
+    size_t at = 0;
+    int64_t files = 0;
+    zonal_status status;
+    for (int64_t i = 0; i < raw->count; i++) {
+        const uint8_t *from = raw->pixels + raw->places[i].offset;
+        t->placed[i] = raw->places[i];
+        t->placed[i].offset = (int64_t)at;
+        if (raw->encoded[i])
+            f->files[files++] = (zonal__jpeg_file){.bytes = from,
+                                                   .size = raw->encoded[i],
+                                                   .pixels = t->pixels + at,
+                                                   .width = raw->places[i].width,
+                                                   .height = raw->places[i].height};
+        else
+            ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pixels + at, from,
+                                             pixel_bytes(&t->placed[i])));
+        at += (pixel_bytes(&t->placed[i]) + 15) / 16 * 16;
+    }
+    status = f->jpeg->decode(t->jpeg, f->copies, files, f->files);
+    return status == ZONAL_FORMAT ? decode_all_here(f, raw, t) : status;
+}
+
+static zonal_status copy_images(zonal__feed *f, turn *t, const zonal__batch *raw) {
+    if (f->jpeg) return decode_step(f, t, raw);
+    return zonal__device_write_on(f->device, f->copies, t->pixels, raw->pixels, raw->bytes);
+}
+
 static zonal_status copy_step(zonal__feed *f, turn *t) {
     const zonal__loader_options *o = &f->options.loader;
     const zonal__batch *raw;
@@ -106,8 +173,9 @@ static zonal_status copy_step(zonal__feed *f, turn *t) {
     f->batch.count = raw->count;
     f->batch.samples = raw->samples;
     f->batch.labels = raw->labels;
-    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->pixels, raw->pixels, raw->bytes));
-    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->places, raw->places,
+    ZONAL_TRY(copy_images(f, t, raw));
+    ZONAL_TRY(zonal__device_write_on(f->device, f->copies, t->places,
+                                     f->jpeg ? t->placed : raw->places,
                                      (size_t)raw->count * sizeof *raw->places));
     for (int g = 0; g < o->groups; g++)
         ZONAL_TRY(
@@ -192,6 +260,14 @@ static zonal_status alloc_device(zonal__feed *f, size_t bytes, const char *what,
     return status;
 }
 
+static zonal_status make_jpeg(zonal__feed *f, turn *t) {
+    void *memory;
+    ZONAL_TRY(f->jpeg->create(f->device, &t->jpeg));
+    ZONAL_TRY(zonal__device_pinned_alloc(f->device, (size_t)f->own * sizeof *t->placed, &memory));
+    t->placed = memory;
+    return ZONAL_OK;
+}
+
 static zonal_status make_turn(zonal__feed *f, turn *t) {
     const zonal__loader_options *o = &f->options.loader;
     ZONAL_TRY(zonal__device_event_create(f->device, &t->copied));
@@ -205,6 +281,7 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
         t->drawn[g] = memory;
     }
     if (f->resident) return ZONAL_OK;
+    if (f->jpeg) ZONAL_TRY(make_jpeg(f, t));
     ZONAL_TRY(alloc_device(f, zonal__loader_most_bytes(f->loader), "images", &t->pixels));
     return alloc_device(f, (size_t)f->own * sizeof(zonal__image_place), "images", &t->places);
 }
@@ -257,6 +334,14 @@ static zonal_status choose_data_location(zonal__feed *f) {
     return ZONAL_OK;
 }
 
+/* Before the workers read. */
+static zonal_status let_device_decode(zonal__feed *f) {
+    ZONAL_TRY(zonal__device_jpeg(f->device, &f->jpeg));
+    ZONAL_TRY(ZONAL_NEW(&f->files, f->own, "the files of a batch"));
+    f->options.loader.source->encoded_side = zonal__loader_max_side(&f->options.loader);
+    return ZONAL_OK;
+}
+
 static zonal_status build(zonal__feed *f) {
     zonal__loader_options *o = &f->options.loader;
     ZONAL_TRY(zonal__device_views(f->device, &f->table));
@@ -271,6 +356,7 @@ static zonal_status build(zonal__feed *f) {
         ZONAL_TRY(make_resident(f));
         f->longest = f->images.longest;
     } else {
+        if (f->options.device_decodes) ZONAL_TRY(let_device_decode(f));
         ZONAL_TRY(zonal__loader_create(o, &f->loader));
         f->longest = zonal__loader_longest(f->loader);
     }
@@ -303,6 +389,8 @@ static void drop_turn(zonal__feed *f, turn *t) {
         zonal__device_free(f->device, t->views[g]);
         if (t->drawn[g]) zonal__device_pinned_free(f->device, t->drawn[g]);
     }
+    if (t->placed) zonal__device_pinned_free(f->device, t->placed);
+    if (f->jpeg) f->jpeg->destroy(t->jpeg);
     zonal__device_event_destroy(f->device, t->copied);
     zonal__device_event_destroy(f->device, t->used);
 }
@@ -311,6 +399,10 @@ void zonal__feed_destroy(zonal__feed *f) {
     if (!f) return;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++) drop_turn(f, &f->turns[i]);
     zonal__loader_destroy(f->loader);
+    if (f->jpeg) f->options.loader.source->encoded_side = 0;
+    zonal__free(f->files);
+    zonal__decoder_destroy(f->decoder);
+    zonal__image_fini(&f->decoded);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
         if (f->table) f->table->destroy(f->engine[g]);
         zonal__device_free(f->device, f->out[g]);

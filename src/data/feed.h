@@ -17,7 +17,10 @@
  *                 the step before computes; two buffers take turns.
  *
  * A step's views are the same either way, and the same as the loader makes on the host to 1/255:
- * images over the loader's largest side are shrunk alike in all three places.
+ * images over the loader's largest side are shrunk alike in all three places. JPEG files that the
+ * device decodes (device_decodes) have its decoder's pixels instead of libjpeg's:
+ * backend/training/jpeg.h. Those that it cannot decode are decoded here; one that is damaged in a
+ * way that only shows then ends the run, by a sentence that names it.
  *
  * For a CUDA graph that makes the views, zonal__feed_next comes apart: prepare, the launch in the
  * graph, release. The launch has one of two forms, by turns, and is the same work every time for
@@ -38,6 +41,7 @@ typedef struct zonal__feed_options {
     const zonal__device *device;  /* NULL: the CPU */
     zonal__loader_options loader; /* raw and device are the feed's own */
     zonal__data_location data_location;
+    int device_decodes; /* 1: streamed JPEG files are decoded by the device, where it can */
     /* Called while resident images are read; a non-zero return stops with ZONAL_CANCELLED. */
     int (*progress)(void *context, int64_t done);
     void *progress_context;

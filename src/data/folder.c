@@ -83,11 +83,13 @@ static zonal_status path_of(const folder_source *f, int64_t index, char path[PAT
 static zonal_status folder_read(zonal__source *source, int64_t index, zonal__image *out) {
     folder_source *f = (folder_source *)source;
     char path[PATH_MAX];
+    zonal__decode_options decode = f->decode;
     zonal__decoder *decoder;
     zonal_status status;
+    decode.encoded_side = source->encoded_side;
     ZONAL_TRY(path_of(f, index, path));
     ZONAL_TRY(take_decoder(f, &decoder));
-    status = zonal__image_read(decoder, path, &f->decode, out);
+    status = zonal__image_read(decoder, path, &decode, out);
     give_decoder(f, decoder);
     return status;
 }
@@ -415,7 +417,8 @@ static zonal_status open_folder(folder_source *f, const zonal__source_options *o
     layout where = {0};
     zonal__names folders = {0};
     zonal_status status;
-    f->decode = (zonal__decode_options){options->channels, options->min_side};
+    f->decode =
+        (zonal__decode_options){.channels = options->channels, .min_side = options->min_side};
     ZONAL_TRY(zonal__source_init(&f->source, &folder_table, options));
     ZONAL_TRY_GOTO(status, done, lay_out(f, options, &folders, &where));
     ZONAL_TRY_GOTO(status, done, scan_images(f, &where));

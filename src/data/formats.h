@@ -23,6 +23,11 @@ void zonal__jpeg_destroy(zonal__jpeg *jpeg); /* accepts NULL */
 zonal_status zonal__jpeg_decode(zonal__jpeg *jpeg, const zonal__encoded *in,
                                 const zonal__decode_options *options, zonal__image *image);
 
+/* Whether a decoder in hardware can be trusted with the file: baseline, 8 bits, one scan of
+ * three components that are YCbCr, at most halved in each direction, and nothing but restart
+ * markers from its scan to its end. What is damaged within the scan's codes is not seen. */
+int zonal__jpeg_is_plain(const zonal__encoded *in);
+
 typedef struct zonal__png zonal__png;
 zonal_status zonal__png_create(zonal__png **out);
 void zonal__png_destroy(zonal__png *png); /* accepts NULL */

@@ -23,6 +23,7 @@ zonal_status zonal__image_shape(zonal__image *image, int width, int height, int 
         image->pixels = memory;
         image->room = bytes;
     }
+    image->encoded = 0;
     image->width = width;
     image->height = height;
     image->channels = channels;

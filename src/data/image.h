@@ -20,6 +20,8 @@ typedef struct zonal__image {
     int width, height, channels; /* channels: 1 grey, 3 RGB */
     uint8_t *pixels;             /* [height][width][channels] */
     size_t room;                 /* bytes that pixels holds */
+    size_t encoded;              /* not 0: pixels holds a JPEG file of so many bytes instead, to be
+                                  * decoded elsewhere to that shape (zonal__decode_options) */
 } zonal__image;
 
 /* Makes room for an image of that shape; its pixels are not set. Zero-initialise before the first

@@ -24,6 +24,7 @@ typedef struct slot {
     zonal__image_place *places;
     zonal__view *parameters[ZONAL__LOADER_GROUPS];
     uint8_t *pixels; /* raw */
+    size_t *encoded; /* raw: [batch] */
     size_t used;
 } slot;
 
@@ -85,6 +86,7 @@ static zonal_status read_image(worker *w, slot *s, int64_t i) {
     const zonal__loader_options *o = &w->loader->options;
     ZONAL_TRY(zonal__source_read_sound(o->source, &s->samples[i], &w->image));
     if (s->labels) s->labels[i] = o->source->labels[s->samples[i]];
+    if (w->image.encoded) return ZONAL_OK; /* no larger than that */
     return zonal__image_limit(&w->resampler, o->max_side, &w->spare, &w->image);
 }
 
@@ -116,11 +118,13 @@ static zonal_status keep_raw(worker *w, slot *s, int64_t i, const zonal__image *
     zonal__loader *l = w->loader;
     size_t bytes, at;
     bytes = (size_t)stored->width * (size_t)stored->height * (size_t)stored->channels;
+    if (stored->encoded) bytes = stored->encoded;
     pthread_mutex_lock(&l->lock);
     at = s->used;
     s->used += (bytes + 15) / 16 * 16;
     pthread_mutex_unlock(&l->lock);
     memcpy(s->pixels + at, stored->pixels, bytes);
+    s->encoded[i] = stored->encoded;
     s->places[i] = (zonal__image_place){.offset = (int64_t)at,
                                         .width = stored->width,
                                         .height = stored->height,
@@ -347,8 +351,10 @@ static zonal_status make_slot(const zonal__loader *l, slot *s) {
         ZONAL_TRY(
             alloc_raw(l, (size_t)l->own * sizeof *s->places, "the images of a batch", &s->places));
         ZONAL_TRY(alloc_raw(l, zonal__loader_most_bytes(l), "the images of a batch", &s->pixels));
+        ZONAL_TRY(ZONAL_NEW(&s->encoded, l->own, "the images of a batch"));
         s->batch.places = s->places;
         s->batch.pixels = s->pixels;
+        s->batch.encoded = s->encoded;
     }
     for (int g = 0; g < o->groups; g++) {
         const zonal__view_group *group = &o->group[g];
@@ -368,6 +374,7 @@ static zonal_status make_slot(const zonal__loader *l, slot *s) {
 static void drop_slot(const zonal__loader *l, slot *s) {
     zonal__free(s->samples);
     zonal__free(s->labels);
+    zonal__free(s->encoded);
     free_raw(l, s->places);
     free_raw(l, s->pixels);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {

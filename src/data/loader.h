@@ -81,7 +81,8 @@ typedef struct zonal__batch {
     /* raw 1 */
     const uint8_t *pixels; /* of all images */
     size_t bytes;
-    const zonal__image_place *places;                    /* [count] */
+    const zonal__image_place *places; /* [count] */
+    const size_t *encoded; /* [count]: bytes of an image that is a JPEG file; 0: it is pixels */
     const zonal__view *parameters[ZONAL__LOADER_GROUPS]; /* group g: [views][count] */
 } zonal__batch;
 

@@ -55,6 +55,8 @@ struct zonal__source {
     int64_t *order;      /* [count]: the reader's own number of each image; NULL: the same */
     char *path;          /* as given, for sentences */
     double max_corrupt;  /* largest share of corrupt images that is accepted */
+    int encoded_side;    /* as in zonal__decode_options; set by a reader that can decode, before it
+                          * reads, and obeyed by folders */
     _Atomic int64_t bad; /* images found corrupt so far, each counted once */
     _Atomic(_Atomic(uint8_t) *) known_bad; /* [count]: which; NULL: none yet */
 };

@@ -15,6 +15,7 @@ static const char *const optimisers[] = {"adamw", "sgd", "lars", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const precisions[] = {"auto", "fp32", "bf16", NULL};
 static const char *const data_locations[] = {"auto", "device", "host", NULL};
+static const char *const decoders[] = {"host", "device", NULL};
 static const char *const protocols[] = {"auto", "retrieval", "knn", "none", NULL};
 static const char *const eval_splits[] = {"val", "test", NULL};
 static const char *const on_collapse[] = {"warn", "stop", NULL};
@@ -263,6 +264,9 @@ const zonal__option zonal__train_table[] = {
          "cpu, cuda, cuda:1 ...; auto: CUDA if there is a device"),
     WORD("data-location", data_location, data_locations, "auto",
          "CUDA: where the images lie: on the device, or on the host, copied step by step"),
+    WORD("decoder", decoder, decoders, "host",
+         "CUDA: what decodes the JPEG files of a folder: libjpeg, or the GPU's decoders, which are "
+         "faster and do not notice damage within a file"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
     FLAG(
         "fold-norms", fold_norms, "no",

@@ -53,7 +53,7 @@ typedef struct zonal__train_settings {
     /* run */
     int64_t epochs, steps, batch, micro_batch, seed, threads, workers;
     const char *device;
-    int precision, data_location, graph, fold_norms;
+    int precision, data_location, decoder, graph, fold_norms;
     int sync_norm;
     double bucket_size; /* MiB */
     /* watching */

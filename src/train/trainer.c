@@ -215,10 +215,12 @@ static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
     loader.seed = t->options.seed;
     loader.first_step = first_step;
     if (!is_host(t))
-        return zonal__feed_create(&(zonal__feed_options){.device = t->device,
-                                                         .loader = loader,
-                                                         .data_location = t->options.data_location},
-                                  &t->feed);
+        return zonal__feed_create(
+            &(zonal__feed_options){.device = t->device,
+                                   .loader = loader,
+                                   .data_location = t->options.data_location,
+                                   .device_decodes = t->options.device_decodes},
+            &t->feed);
     zonal__loader_destroy(t->loader);
     return zonal__loader_create(&loader, &t->loader);
 }

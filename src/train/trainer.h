@@ -55,6 +55,7 @@ typedef struct zonal__trainer_options {
     zonal__loader_options loader; /* group 0: the global views, group 1, if any: the local ones;
                                    * channels, dtype, seed and first_step are set here */
     zonal__data_location data_location; /* CUDA: where the images lie */
+    int device_decodes;                 /* CUDA, 1: streamed JPEG files are decoded there */
     zonal__optimiser_spec optimiser;    /* count and threads are set here */
     int decay_all;                      /* 1: weight decay on batch norms and biases as well */
     zonal__schedule schedule;

@@ -388,8 +388,12 @@ zonal_status zonal__training_open(zonal__training *t) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "there are no images to train on: zonal train DIR, or "
                                           "\"data\" in the configuration");
     ZONAL_TRY(settle_device(t));
+    if (s->decoder && zonal__device_is_host(t->device))
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--decoder device needs a GPU (--device cuda); leave it "
+                                          "out on the device cpu");
     t->trainer = (zonal__trainer_options){.device = t->device,
                                           .data_location = (zonal__data_location)s->data_location,
+                                          .device_decodes = s->decoder,
                                           .decay_all = s->decay_all,
                                           .seed = (uint64_t)s->seed,
                                           .zero_init_residual = s->zero_init_residual,

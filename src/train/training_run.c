@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "core/memory.h"
+#include "core/thread.h"
 #include "train/training_work.h"
 
 static int is_due(const zonal__cadence *c, int64_t every, int64_t step) {
@@ -39,7 +40,7 @@ static zonal_status read_first_view(zonal__training_work *w) {
     const zonal_communicator *c = zonal__job_host(w->training->job);
     const zonal__trainer_options *o = &w->training->trainer;
     int64_t of = o->micro_batch > 0 ? o->micro_batch : o->loader.batch, *bytes;
-    int64_t row = zonal__trainer_model(w->trainer)->graph.projection_dim * (int64_t)sizeof(float);
+    int64_t row = w->projection_dim * (int64_t)sizeof(float);
     zonal_status status = zonal__trainer_projections(w->trainer, w->projections);
     if (!c) return status;
     if (status == ZONAL_OK) status = ZONAL_NEW(&bytes, c->ranks, "the ranks");
@@ -54,15 +55,14 @@ static zonal_status read_first_view(zonal__training_work *w) {
     return status;
 }
 
-static zonal_status read_monitor(zonal__training_work *w, const zonal__metrics *metrics,
-                                 zonal__monitor *monitor) {
+static zonal_status read_monitor(const zonal__training_work *w, zonal__monitor *monitor) {
     const zonal__training *t = w->training;
-    ZONAL_TRY(zonal__monitor_read(
-        t->settings.batch, zonal__trainer_model(w->trainer)->graph.projection_dim,
-        w->first_view ? w->first_view : w->projections, t->trainer.threads, monitor));
+    ZONAL_TRY(zonal__monitor_read(t->settings.batch, w->projection_dim,
+                                  w->first_view ? w->first_view : w->projections,
+                                  t->trainer.threads, monitor));
     if (t->trainer.objective.loss.discrepancy !=
         ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
-        zonal__monitor_read_alignment(metrics->loss.invariance, t->weight.k, monitor);
+        zonal__monitor_read_alignment(w->log.line.metrics.loss.invariance, t->weight.k, monitor);
     return ZONAL_OK;
 }
 
@@ -76,41 +76,73 @@ static zonal_status watch_collapse(zonal__training_work *w, int64_t step,
     return ZONAL_OK;
 }
 
-static zonal_status write_step(zonal__training_work *w, const zonal__step_line *line) {
-    zonal__monitor monitor;
-    ZONAL_TRY(read_monitor(w, &line->metrics, &monitor));
+static zonal_status write_step(zonal__training_work *w) {
+    const zonal__step_line *line = &w->log.line;
+    const zonal__monitor *monitor = &w->log.monitor;
     ZONAL_TRY(zonal__run_folder_add_step(&w->folder, line));
-    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, line->step, &monitor));
-    ZONAL__TELL(w, logged, line, &monitor);
-    return watch_collapse(w, line->step, &monitor);
+    ZONAL_TRY(zonal__run_folder_add_monitor(&w->folder, line->step, monitor));
+    ZONAL__TELL(w, logged, line, monitor);
+    return watch_collapse(w, line->step, monitor);
 }
 
-/* Reads what is to be said of a step. The saying takes the processor some milliseconds, and is left
- * for when the next step is under way on its device: finish_log. */
-static zonal_status begin_log(zonal__training_work *w) {
+static void *think(void *context) {
+    zonal__training_work *w = context;
+    w->log.status = read_monitor(w, &w->log.monitor);
+    if (w->log.status != ZONAL_OK) w->log.failure = *zonal_last_error();
+    atomic_store(&w->log.thought, 1);
+    return NULL;
+}
+
+/* The monitor takes the processor as long as some steps take a GPU, so it is read in a thread while
+ * they go on. */
+static void begin_thinking(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    int64_t step = zonal__trainer_steps_done(w->trainer);
-    double now;
-    w->line = (zonal__step_line){.step = step, .epoch = (double)step / (double)t->steps_per_epoch};
-    ZONAL_TRY(wait_for_steps(w));
-    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &w->line.metrics));
-    ZONAL_TRY(read_first_view(w));
-    now = zonal__training_now();
-    w->line.seconds = now - w->began;
-    w->line.images_per_second =
-        (double)((step - w->marked_step) * t->settings.batch) / (now - w->marked);
-    w->loss_sum += w->line.metrics.loss.total;
-    w->losses++;
-    w->has_line = 1;
-    mark(w);
-    return ZONAL_OK;
+    atomic_store(&w->log.thought, 0);
+    w->log.has_thread = zonal__training_leads(t) && !zonal__device_is_host(t->device) &&
+                        zonal__thread_start(&w->log.thread, think, w) == 0;
+    if (zonal__training_leads(t) && !w->log.has_thread) think(w);
 }
 
 static zonal_status finish_log(zonal__training_work *w) {
+    zonal__training_log *log = &w->log;
+    zonal_status status = ZONAL_OK;
+    if (!log->pending) return ZONAL_OK;
+    log->pending = 0;
+    if (log->has_thread) pthread_join(log->thread, NULL);
+    log->has_thread = 0;
+    if (zonal__training_leads(w->training))
+        status = log->status == ZONAL_OK ? write_step(w)
+                                         : ZONAL_FAIL(log->status, "%s", log->failure.message);
+    return zonal__job_all(w->training->job, status);
+}
+
+/* Reads what is to be said of a step, for finish_log to say. */
+static zonal_status begin_log(zonal__training_work *w) {
     const zonal__training *t = w->training;
-    if (!w->has_line) return ZONAL_OK;
-    w->has_line = 0;
-    return zonal__job_all(t->job, zonal__training_leads(t) ? write_step(w, &w->line) : ZONAL_OK);
+    zonal__step_line *line = &w->log.line;
+    double now;
+    ZONAL_TRY(finish_log(w));
+    *line = (zonal__step_line){.step = zonal__trainer_steps_done(w->trainer)};
+    line->epoch = (double)line->step / (double)t->steps_per_epoch;
+    ZONAL_TRY(wait_for_steps(w));
+    ZONAL_TRY(zonal__trainer_metrics(w->trainer, &line->metrics));
+    ZONAL_TRY(read_first_view(w));
+    now = zonal__training_now();
+    line->seconds = now - w->began;
+    line->images_per_second =
+        (double)((line->step - w->marked_step) * t->settings.batch) / (now - w->marked);
+    w->loss_sum += line->metrics.loss.total;
+    w->losses++;
+    w->log.pending = 1;
+    mark(w);
+    begin_thinking(w);
+    return ZONAL_OK;
+}
+
+/* Ranks say it together, after the next step; one alone when it has thought. */
+static zonal_status finish_log_in_time(zonal__training_work *w) {
+    if (zonal__job_count(w->training->job) == 1 && !atomic_load(&w->log.thought)) return ZONAL_OK;
+    return finish_log(w);
 }
 
 /* All ranks compute features; rank 0 makes a score of them. */
@@ -285,7 +317,7 @@ static zonal_status make_steps(zonal__training_work *w) {
     while (step < w->cadence.total && !stopping) {
         ZONAL_TRY(zonal__job_all(job, fetch(w)));
         ZONAL_TRY(zonal__trainer_step(w->trainer));
-        ZONAL_TRY(finish_log(w));
+        ZONAL_TRY(finish_log_in_time(w));
         step = zonal__trainer_steps_done(w->trainer);
         tell_estimate(w, step);
         ZONAL_TRY(after_step(w, &stopping));

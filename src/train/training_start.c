@@ -117,6 +117,7 @@ static zonal_status finish_trainer(zonal__training_work *w) {
     const zonal__train_settings *s = &t->settings;
     int64_t dim = zonal__trainer_model(w->trainer)->graph.projection_dim;
     int64_t rows = zonal__trainer_views(w->trainer) * zonal__trainer_rows(w->trainer);
+    w->projection_dim = dim;
     if (s->init && !s->resume && zonal__training_leads(t))
         ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
     ZONAL_TRY(ZONAL_NEW(&w->projections, rows * dim, "the projections for the monitor"));
@@ -135,6 +136,7 @@ zonal_status zonal__training_prepare(zonal__training_work *w) {
 }
 
 void zonal__training_work_fini(zonal__training_work *w) {
+    if (w->log.has_thread) pthread_join(w->log.thread, NULL); /* a run that failed meanwhile */
     zonal__run_folder_close(&w->folder);
     zonal__online_fini(&w->online);
     zonal__trainer_destroy(w->trainer);

@@ -5,6 +5,9 @@
 #ifndef ZONAL_TRAIN_TRAINING_WORK_H
 #define ZONAL_TRAIN_TRAINING_WORK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "train/collapse.h"
 #include "train/resume.h"
 #include "train/training_run.h"
@@ -23,6 +26,18 @@ enum { ZONAL__DUE_LOG = 1, ZONAL__DUE_EVAL = 2, ZONAL__DUE_CHECKPOINT = 4 };
 /* What is due once so many steps are done. */
 int zonal__cadence_due(const zonal__cadence *cadence, int64_t step);
 
+/* What is to be said of a step. */
+typedef struct zonal__training_log {
+    int pending; /* 1: it is still to be said */
+    zonal__step_line line;
+    zonal__monitor monitor;
+    zonal_status status; /* of the monitor */
+    zonal_error failure;
+    pthread_t thread; /* that reads the monitor */
+    int has_thread;
+    _Atomic int thought; /* 1: the monitor has been read */
+} zonal__training_log;
+
 typedef struct zonal__training_work {
     zonal__training *training;
     zonal__training_events events;
@@ -37,15 +52,15 @@ typedef struct zonal__training_work {
     zonal__collapse_watch watch;
     zonal__estimate estimate;
     zonal__online_work online;
-    zonal__step_line line; /* of the step that was read last */
-    int has_line;          /* 1: it is still to be written */
-    float *projections;    /* [views][rows][dim], rows being this rank's */
-    float *first_view; /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
-    float *probe;      /* a copy of the online probe; NULL: there is none */
-    char *run;         /* several ranks: the folder's path, on all of them; else NULL */
-    double started;    /* seconds of the clock: when the run was asked for */
-    double began;      /* seconds of the clock; those of earlier processes are taken off */
-    double marked;     /* when the present stretch of steps began */
+    zonal__training_log log;
+    int64_t projection_dim;
+    float *projections; /* [views][rows][dim], rows being this rank's */
+    float *first_view;  /* [batch][dim]: of all ranks; NULL: one rank, and they begin the others */
+    float *probe;       /* a copy of the online probe; NULL: there is none */
+    char *run;          /* several ranks: the folder's path, on all of them; else NULL */
+    double started;     /* seconds of the clock: when the run was asked for */
+    double began;       /* seconds of the clock; those of earlier processes are taken off */
+    double marked;      /* when the present stretch of steps began */
     int64_t marked_step;
     double saved; /* when the last checkpoint was taken */
     double score; /* of the step at hand; NaN: it has none */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "data/codec.h"
 #include "test.h"
 
 enum { MOST_BLOCKS = 4096 };
@@ -616,6 +617,54 @@ static const zonal__classifier_table classifier = {.name = "fake",
                                                    .gradient = classify,
                                                    .set_stream = classifier_stream};
 
+/* ---- JPEG ------------------------------------------------------------------------------------ */
+
+fake_jpegs fake_jpeg;
+
+struct zonal__jpeg_engine {
+    int index;
+    zonal__decoder *decoder;
+    zonal__image image;
+};
+
+static void drop_jpeg(zonal__jpeg_engine *e) {
+    if (!e) return;
+    zonal__decoder_destroy(e->decoder);
+    zonal__image_fini(&e->image);
+    zonal__free(e);
+}
+
+static zonal_status make_jpeg(const zonal__device *device, zonal__jpeg_engine **out) {
+    zonal_status status;
+    *out = NULL;
+    ZONAL_TRY(ZONAL_NEW(out, 1, "a fake JPEG decoder"));
+    (*out)->index = index_of(device);
+    status = zonal__decoder_create(&(*out)->decoder);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    drop_jpeg(*out);
+    *out = NULL;
+    return status;
+}
+
+static zonal_status decode_jpegs(zonal__jpeg_engine *e, void *stream, int64_t count,
+                                 const zonal__jpeg_file *files) {
+    own(e->index, stream);
+    if (fake_jpeg.refuses && count > 0) return ZONAL_FAIL(ZONAL_FORMAT, "refused");
+    for (int64_t i = 0; i < count; i++) {
+        size_t bytes = (size_t)files[i].width * (size_t)files[i].height * 3;
+        ZONAL_TRY(zonal__image_decode(e->decoder, files[i].bytes, files[i].size, "fake", NULL,
+                                      &e->image));
+        CHECK(e->image.width == files[i].width && e->image.height == files[i].height &&
+              e->image.channels == 3);
+        memcpy(reach(e->index, files[i].pixels, bytes), e->image.pixels, bytes);
+        fake_jpeg.decoded++;
+    }
+    return ZONAL_OK;
+}
+
+static const zonal__jpeg_table jpegs = {
+    .create = make_jpeg, .decode = decode_jpegs, .destroy = drop_jpeg};
+
 static int never(void) {
     return 0;
 }
@@ -641,6 +690,8 @@ int fake_register(void) {
                                       .views = &views,
                                       .optimisers = &optimisers,
                                       .classifier = &classifier,
+                                      .neighbours = zonal__neighbours_cpu(), /* of host memory */
+                                      .jpeg = &jpegs,
                                       .bf16_pays = never};
     return CHECK_OK(zonal__device_register(&backend)) &&
            CHECK_OK(zonal__training_register(&tables));

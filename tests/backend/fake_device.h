@@ -18,6 +18,13 @@ typedef struct fake_counts {
     int copies;                          /* that were put on a stream, so far */
 } fake_counts;
 
+/* JPEG files that were decoded so far; set "refuses" to have the next calls fail as for a bad file.
+ */
+typedef struct fake_jpegs {
+    int decoded, refuses;
+} fake_jpegs;
+extern fake_jpegs fake_jpeg;
+
 /* Registers the backend, once a process; false after a failed check. */
 int fake_register(void);
 fake_counts fake_count(int index);

@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
                  zonal__image_write_png(argv[3], &image) != ZONAL_OK;
         if (failed) fprintf(stderr, "%s\n", zonal_last_error()->message);
     } else {
-        zonal__decode_options options = {atoi(argv[1]), atoi(argv[2])};
+        zonal__decode_options options = {.channels = atoi(argv[1]), .min_side = atoi(argv[2])};
         for (int i = 3; i < argc; i++) report(decoder, argv[i], &options, &image);
     }
     zonal__image_fini(&image);

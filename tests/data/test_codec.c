@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/codec.h"
+#include "data/formats.h"
 #include "failing_alloc.h"
 #include "folder.h"
 #include "test.h"
@@ -478,7 +478,87 @@ static void test_steady_state(void) {
     CHECK(failing_alloc_remove() == 0);
 }
 
+/* ---- files that a device may decode ---------------------------------------------------------- */
+
+static int is_plain(const bytes *file) {
+    const zonal__encoded in = {.bytes = file->at, .size = file->count, .name = "file"};
+    return zonal__jpeg_is_plain(&in);
+}
+
+/* Cut off anywhere it is no longer plain; and any byte may be any other. */
+static void test_plain_jpeg(void) {
+    static const char *const others[] = {"grey.jpg", "cmyk.jpg", "progressive.jpg", "colour.png"};
+    bytes file, part;
+    if (!load("colour.jpg", &file)) return;
+    CHECK(is_plain(&file));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (load(others[i], &part)) CHECK_MSG(!is_plain(&part), "%s", others[i]);
+    for (part = file; part.count > 0;) {
+        part.count--;
+        CHECK_MSG(!is_plain(&part), "the first %zu bytes", part.count);
+    }
+    for (size_t i = 0; i < file.count; i++) {
+        zonal__image_info info;
+        part = file;
+        part.at[i] ^= 0xff;
+        if (is_plain(&part) && zonal__image_probe(part.at, part.count, "part", &info) == ZONAL_OK)
+            CHECK_MSG(info.kind == ZONAL__IMAGE_JPEG && info.channels == 3, "byte %zu", i);
+    }
+}
+
+/* A stray marker among the codes, and a restart out of turn. */
+static void test_plain_markers(void) {
+    bytes file;
+    size_t scan = 2;
+    if (!load("colour.jpg", &file)) return;
+    while (file.at[scan] != 0xff || file.at[scan + 1] != 0xda) scan++;
+    scan += 2 + (size_t)file.at[scan + 3]; /* the first byte of the codes */
+    for (int marker = 1; marker < 256; marker++) {
+        bytes with = file;
+        memmove(with.at + scan + 2, with.at + scan, with.count - scan);
+        with.count += 2;
+        with.at[scan] = 0xff;
+        with.at[scan + 1] = (unsigned char)marker;
+        /* An end is an end wherever it comes, and RST0 comes first. */
+        CHECK_MSG(is_plain(&with) == (marker == 0xd9 || marker == 0xd0), "marker %02x", marker);
+    }
+}
+
+static void test_stays_encoded(void) {
+    static const struct {
+        const char *name;
+        int side, channels, min_side, stays;
+    } cases[] = {{"colour.jpg", 512, 0, 0, 1},      {"colour.jpg", 512, 3, 0, 1},
+                 {"colour.jpg", 0, 0, 0, 0},        {"colour.jpg", 8, 0, 0, 0},
+                 {"colour.jpg", 512, 1, 0, 0},      {"colour.jpg", 512, 0, 2, 0},
+                 {"turned.jpg", 512, 0, 0, 0},      {"grey.jpg", 512, 0, 0, 0},
+                 {"progressive.jpg", 512, 0, 0, 0}, {"colour.png", 512, 0, 0, 0}};
+    zonal__decoder *decoder;
+    zonal__image image = {0}, whole = {0};
+    NEED_BOTH();
+    if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const zonal__decode_options options = {.channels = cases[i].channels,
+                                               .min_side = cases[i].min_side,
+                                               .encoded_side = cases[i].side};
+        bytes file;
+        if (!load(cases[i].name, &file)) break;
+        CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "file", &options, &image));
+        CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "file", NULL, &whole));
+        CHECK_MSG(image.encoded == (cases[i].stays ? file.count : 0), "case %zu", i);
+        if (cases[i].stays)
+            CHECK(memcmp(image.pixels, file.at, file.count) == 0 && image.width == whole.width &&
+                  image.height == whole.height && image.channels == whole.channels);
+    }
+    zonal__image_fini(&image);
+    zonal__image_fini(&whole);
+    zonal__decoder_destroy(decoder);
+}
+
 static const test_case tests[] = {
+    {"plain jpeg", test_plain_jpeg},
+    {"plain jpeg: markers", test_plain_markers},
+    {"stays encoded", test_stays_encoded},
     {"names", test_names},
     {"kept images", test_kept_images},
     {"channels asked for", test_channels_asked_for},

@@ -167,7 +167,7 @@ static void test_pack_names(void) {
     zonal__pack_options options = {0};
     uint8_t pixels[6] = {1, 2, 3, 1, 2, 3};
     const zonal__image image[3] = {
-        {2, 1, 3, pixels, 0}, {1, 2, 3, pixels, 0}, {2, 1, 3, pixels, 0}};
+        {2, 1, 3, pixels, 0, 0}, {1, 2, 3, pixels, 0, 0}, {2, 1, 3, pixels, 0, 0}};
     zonal__pack_writer *writer;
     test_folder folder;
     zonal__source *source;

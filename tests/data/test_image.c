@@ -49,7 +49,7 @@ static void test_to_grey(void) {
     /* .299 x 255 = 76.245, .587 x 255 = 149.685, .114 x 255 = 29.07, 2.99 + 11.74 + 3.42 = 18.15,
      * 7.044 + .456 = 7.5 */
     static const uint8_t want[] = {255, 76, 150, 29, 18, 8};
-    zonal__image in = {3, 2, 3, rgb, 0}, out = {0};
+    zonal__image in = {3, 2, 3, rgb, 0, 0}, out = {0};
     CHECK_OK(zonal__image_convert(&in, 1, &out));
     CHECK(out.width == 3 && out.height == 2 && out.channels == 1);
     CHECK(memcmp(out.pixels, want, sizeof want) == 0);
@@ -59,7 +59,7 @@ static void test_to_grey(void) {
 /* Grey in colour and back is the same: the three weights add up to 1. */
 static void test_there_and_back(void) {
     uint8_t grey[256];
-    zonal__image in = {16, 16, 1, grey, 0}, colour = {0}, back = {0};
+    zonal__image in = {16, 16, 1, grey, 0, 0}, colour = {0}, back = {0};
     for (int i = 0; i < 256; i++) grey[i] = (uint8_t)i;
     CHECK_OK(zonal__image_convert(&in, 3, &colour));
     for (int i = 0; i < 768; i++) CHECK(colour.pixels[i] == i / 3);
@@ -89,7 +89,7 @@ static void check_resampled(zonal__image in, int width, int height, const uint8_
 static void test_same_size(void) {
     uint8_t pixels[5 * 7 * 3];
     for (int i = 0; i < 105; i++) pixels[i] = (uint8_t)(i * 37);
-    check_resampled((zonal__image){5, 7, 3, pixels, 0}, 5, 7, pixels);
+    check_resampled((zonal__image){5, 7, 3, pixels, 0, 0}, 5, 7, pixels);
 }
 
 /* By hand. To a half, at the border: weights 3, 3, 1 over 7. To the double: 3/4 and 1/4 of the
@@ -97,10 +97,10 @@ static void test_same_size(void) {
 static void test_by_hand(void) {
     static uint8_t four[] = {0, 70, 140, 210}, two[] = {0, 100};
     static const uint8_t half[] = {50, 160}, twice[] = {0, 25, 75, 100};
-    check_resampled((zonal__image){4, 1, 1, four, 0}, 2, 1, half);
-    check_resampled((zonal__image){1, 4, 1, four, 0}, 1, 2, half);
-    check_resampled((zonal__image){2, 1, 1, two, 0}, 4, 1, twice);
-    check_resampled((zonal__image){1, 2, 1, two, 0}, 1, 4, twice);
+    check_resampled((zonal__image){4, 1, 1, four, 0, 0}, 2, 1, half);
+    check_resampled((zonal__image){1, 4, 1, four, 0, 0}, 1, 2, half);
+    check_resampled((zonal__image){2, 1, 1, two, 0, 0}, 4, 1, twice);
+    check_resampled((zonal__image){1, 2, 1, two, 0, 0}, 1, 4, twice);
 }
 
 /* A constant stays what it is, at any size: the weights add up to 1. */
@@ -121,7 +121,7 @@ static void test_constant(void) {
 /* Turning the image over turns the result over. */
 static void test_mirrored(void) {
     uint8_t pixels[31 * 9], mirrored[31 * 9];
-    zonal__image in = {31, 9, 1, pixels, 0}, over = {31, 9, 1, mirrored, 0}, a = {0}, b = {0};
+    zonal__image in = {31, 9, 1, pixels, 0, 0}, over = {31, 9, 1, mirrored, 0, 0}, a = {0}, b = {0};
     zonal__resampler resampler = {0};
     for (int i = 0; i < 31 * 9; i++) pixels[i] = (uint8_t)(i * i * 5 + i);
     for (int i = 0; i < 31 * 9; i++) mirrored[i] = pixels[31 * 9 - 1 - i];
@@ -139,7 +139,7 @@ static void test_mirrored(void) {
 /* The second image of a kind finds all its memory there, and a smaller one after it too. */
 static void test_resample_keeps_memory(void) {
     uint8_t pixels[40 * 30] = {0};
-    zonal__image in = {40, 30, 1, pixels, 0}, out = {0};
+    zonal__image in = {40, 30, 1, pixels, 0, 0}, out = {0};
     zonal__resampler resampler = {0};
     failing_alloc_install(-1, 0);
     CHECK_OK(zonal__image_resample(&resampler, &in, 17, 11, &out));
@@ -157,7 +157,7 @@ static void test_resample_keeps_memory(void) {
 
 static void test_resample_refused(void) {
     uint8_t pixel = 0;
-    zonal__image in = {1, 1, 1, &pixel, 0}, out = {0};
+    zonal__image in = {1, 1, 1, &pixel, 0, 0}, out = {0};
     zonal__resampler resampler = {0};
     CHECK_FAILS(zonal__image_resample(&resampler, &in, 0, 5, &out), ZONAL_SHAPE, "0 x 5");
     CHECK_FAILS(zonal__image_resample(&resampler, &in, 40000, 5, &out), ZONAL_SHAPE, "40000 x 5");
@@ -175,7 +175,7 @@ static zonal_status resample_once(void *context) {
 
 static void test_allocations(void) {
     uint8_t pixels[20] = {0};
-    zonal__image in = {5, 4, 1, pixels, 0};
+    zonal__image in = {5, 4, 1, pixels, 0, 0};
     test_every_allocation("resampling", resample_once, &in);
 }
 

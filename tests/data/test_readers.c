@@ -336,7 +336,7 @@ static void test_reader_allocations(void) {
 static zonal_status make_three(const char *path) {
     zonal__pack_options options = {.classes = 2};
     uint8_t grey[2] = {0, 255}, red[3] = {255, 0, 0}, flat[36];
-    zonal__image image[3] = {{2, 1, 1, grey, 0}, {1, 1, 3, red, 0}, {3, 4, 3, flat, 0}};
+    zonal__image image[3] = {{2, 1, 1, grey, 0, 0}, {1, 1, 3, red, 0, 0}, {3, 4, 3, flat, 0, 0}};
     zonal__pack_writer *writer;
     zonal_status status = ZONAL_OK;
     for (int i = 0; i < 36; i++) flat[i] = (uint8_t)(51 * (i % 3 + 1));

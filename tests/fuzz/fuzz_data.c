@@ -98,7 +98,7 @@ static int make_good_pack(input *good) {
         !CHECK_OK(zonal__pack_create(test_folder_file(&own, "x"), &options, &writer)))
         return 0;
     for (int i = 0; i < 3; i++) {
-        zonal__image image = {4 - i, 4, i == 1 ? 1 : 3, pixels, 0};
+        zonal__image image = {4 - i, 4, i == 1 ? 1 : 3, pixels, 0, 0};
         CHECK_OK(zonal__pack_add(writer, &image, i % 2, ZONAL__SPLIT_ALL));
     }
     CHECK_OK(zonal__pack_commit(writer));

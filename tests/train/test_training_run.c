@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../backend/fake_device.h"
 #include "core/file_read.h"
 #include "core/memory.h"
 #include "failing_alloc.h"
@@ -286,6 +287,41 @@ static void test_best_is_saved(void) {
         CHECK(saved[1] == 3); /* the first is the best so far */
         check_steps("saved", r.saves, r.saved, saves, saved);
     }
+    remove_tree(folder.path);
+}
+
+/* On a device, whose steps go on while lines are made: each is said once, in order and before the
+ * checkpoint of its step, and evaluations find what they find on the processor, whose tables the
+ * device computes by. */
+static void test_on_a_device(void) {
+    static const setting host[] = {
+        {"steps", "8"}, {"log-every", "1"}, {"eval-every", "3"}, {"eval", "retrieval"}, {0}};
+    static const setting device[] = {{"steps", "8"},       {"log-every", "1"},
+                                     {"eval-every", "3"},  {"eval", "retrieval"},
+                                     {"device", "fake:0"}, {0}};
+    static const int64_t logged[] = {1, 2, 3, 4, 5, 6, 7, 8}, evaluated[] = {3, 6, 8};
+    test_folder folder;
+    record there = {0}, here = {0};
+    char out[300], path[400], *lines = NULL;
+    size_t count = 0;
+    if (!fake_register() || !CHECK(test_folder_make(&folder))) return;
+    path_of(&folder, "host", out);
+    CHECK_OK(run_new(out, host, &here, NULL));
+    path_of(&folder, "device", out);
+    if (CHECK_OK(run_new(out, device, &there, NULL))) {
+        check_steps("logged", there.logs, there.logged, 8, logged);
+        check_steps("evaluated", there.evaluations, there.evaluated, 3, evaluated);
+        check_steps("saved", there.saves, there.saved, here.saves, here.saved);
+        for (int i = 0; i < 3; i++) CHECK(there.scores[i] == here.scores[i]);
+        snprintf(path, sizeof path, "%s/metrics.jsonl", out);
+        if (CHECK_OK(zonal__file_read(path, LONGEST_FILE, &lines, &count))) {
+            const char *step = strstr(lines, "\"kind\": \"step\",\"step\": 3");
+            const char *saved = strstr(lines, "\"kind\": \"checkpoint\",\"step\": 3");
+            CHECK_MSG(step && saved && step < saved, "%s", lines); /* the first score is the best */
+        }
+        zonal__free(lines);
+    }
+    CHECK(fake_count(0).blocks == 0 && fake_count(0).pinned == 0 && fake_count(0).events == 0);
     remove_tree(folder.path);
 }
 
@@ -628,6 +664,7 @@ static const test_case tests[] = {{"cadence", test_cadence},
                                   {"steps_of_a_run", test_steps_of_a_run},
                                   {"clock", test_clock},
                                   {"best_is_saved", test_best_is_saved},
+                                  {"on_a_device", test_on_a_device},
                                   {"stop_and_resume", test_stop_and_resume},
                                   {"two_at_once", test_two_at_once},
                                   {"collapse_warns", test_collapse_warns},

@@ -106,6 +106,8 @@ def test_init():
 
 def test_absurd():
     refused("a warm-up beyond all bounds", 2, "--warmup", "train", *TEXTURES, "--warmup", 1e300)
+    refused("a GPU's decoder on the processor", 2, "--decoder device needs a GPU", "train", *TEXTURES,
+            "--decoder", "device")
     refused("steps beyond counting", 2, "4294967295", "train", *TEXTURES, "--steps", 10**11)
     refused("epochs beyond counting", 2, "at most 4294967295", "train", "textures:disk",
             "--texture-count", 2**24, "--batch", 2, "--epochs", 10**6)

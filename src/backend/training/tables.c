@@ -93,6 +93,16 @@ zonal_status zonal__device_classifier(const zonal__device *device,
     return *out ? ZONAL_OK : lacks(device, "classifier to train along");
 }
 
+zonal_status zonal__device_jpeg(const zonal__device *device, const zonal__jpeg_table **out) {
+    const zonal__training_tables *tables;
+    *out = NULL;
+    ZONAL_TRY(zonal__device_training(device, &tables));
+    *out = tables->jpeg;
+    if (*out) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_UNSUPPORTED, "the device %s decodes no JPEG files; use --decoder host",
+                      device->name);
+}
+
 int zonal__device_autotunes(const zonal__device *device) {
     const zonal__training_tables *tables = find(device->backend->name);
     return tables && tables->autotune_read;

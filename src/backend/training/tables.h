@@ -12,6 +12,7 @@
 
 #include "backend/device.h"
 #include "backend/training/classifier.h"
+#include "backend/training/jpeg.h"
 #include "backend/training/neighbours.h"
 #include "backend/training/nn.h"
 #include "backend/training/optimiser.h"
@@ -26,6 +27,7 @@ typedef struct zonal__training_tables {
     const zonal__neighbours_table *neighbours;
     const zonal__softmax_table *softmax;
     const zonal__classifier_table *classifier;
+    const zonal__jpeg_table *jpeg;
     const char *no_layers; /* where layers is NULL: why, and the remedy */
     /* 1 where networks are faster in bf16 than in fp32. */
     int (*bf16_pays)(void);
@@ -55,6 +57,8 @@ zonal_status zonal__device_neighbours(const zonal__device *device,
                                       const zonal__neighbours_table **out);
 zonal_status zonal__device_classifier(const zonal__device *device,
                                       const zonal__classifier_table **out);
+
+zonal_status zonal__device_jpeg(const zonal__device *device, const zonal__jpeg_table **out);
 
 /* 0 for a device that measures no algorithms, and has nothing to keep. */
 int zonal__device_autotunes(const zonal__device *device);

@@ -10,6 +10,7 @@ const zonal__views_table *zonal__views_cuda(void);
 const zonal__optimiser_table *zonal__optimiser_cuda(void);
 const zonal__neighbours_table *zonal__neighbours_cuda(void);
 const zonal__classifier_table *zonal__classifier_cuda(void);
+const zonal__jpeg_table *zonal__jpeg_cuda(void);
 #ifdef ZONAL_HAVE_CUDNN
 zonal_status zonal__cuda_autotune_read(const zonal__device *device, const char *path);
 zonal_status zonal__cuda_autotune_write(const zonal__device *device, const char *path);
@@ -28,6 +29,7 @@ static zonal__training_tables make(void) {
     tables.optimisers = zonal__optimiser_cuda();
     tables.neighbours = zonal__neighbours_cuda();
     tables.classifier = zonal__classifier_cuda();
+    tables.jpeg = zonal__jpeg_cuda();
     tables.bf16_pays = bf16_pays;
 #ifdef ZONAL_HAVE_CUDNN
     tables.autotune_read = zonal__cuda_autotune_read;
