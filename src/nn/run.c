@@ -123,8 +123,9 @@ static int is_left_out(zonal__run *run, int i) {
     const zonal__nn_table *table = run->model->table;
     int reader = reader_of(run, i);
     zonal__layer_spec spec;
-    if (!run->spec.fold || !table->folds || graph->nodes[i].layer.kind != ZONAL__LAYER_CONVOLUTION ||
-        reader == run->count || graph->nodes[reader].layer.kind != ZONAL__LAYER_NORM)
+    if (!run->spec.fold || !table->folds ||
+        graph->nodes[i].layer.kind != ZONAL__LAYER_CONVOLUTION || reader == run->count ||
+        graph->nodes[reader].layer.kind != ZONAL__LAYER_NORM)
         return 0;
     run->steps[i].left_out = 1; /* so that the reader is described without it */
     describe(run, reader, &spec);
