@@ -3,7 +3,6 @@
  * tests/data/images/make.py (four flat rectangles), and against Pillow by codec_test.py; here are
  * damage, limits and memory.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,9 +10,10 @@
 #include "data/formats.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "image_file.h"
 #include "test.h"
 
-enum { WIDTH = 32, HEIGHT = 16, LARGEST = 4096 };
+enum { WIDTH = 32, HEIGHT = 16 };
 
 typedef struct kept_image {
     const char *name;
@@ -28,22 +28,6 @@ static const kept_image kept_images[] = {
 };
 enum { KEPT = sizeof kept_images / sizeof kept_images[0] };
 
-typedef struct bytes {
-    unsigned char at[LARGEST];
-    size_t count;
-} bytes;
-
-static int load(const char *name, bytes *out) {
-    char path[1024];
-    FILE *stream;
-    snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR, name);
-    stream = fopen(path, "rb");
-    if (!CHECK_MSG(stream != NULL, "%s: %s", path, strerror(errno))) return 0;
-    out->count = fread(out->at, 1, sizeof out->at, stream);
-    fclose(stream);
-    return CHECK(out->count > 0 && out->count < sizeof out->at);
-}
-
 static int save(const char *path, const void *data, size_t count) {
     FILE *stream = fopen(path, "wb");
     if (!CHECK(stream != NULL)) return 0;
@@ -55,9 +39,9 @@ static int save(const char *path, const void *data, size_t count) {
 static int can_decode(const char *name) {
     zonal__decoder *decoder;
     zonal__image image = {0};
-    bytes file;
+    image_file file;
     zonal_status status = ZONAL_UNSUPPORTED;
-    if (!load(name, &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return 0;
+    if (!image_file_load(name, &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return 0;
     status = zonal__image_decode(decoder, file.at, file.count, name, NULL, &image);
     if (status == ZONAL_UNSUPPORTED)
         CHECK_MSG(strstr(zonal_last_error()->message, "install lib") != NULL,
@@ -117,9 +101,9 @@ static void test_channels_asked_for(void) {
     for (int i = 0; i < KEPT; i++) {
         const kept_image *kept = &kept_images[i];
         zonal__decode_options rgb = {.channels = 3}, one = {.channels = 1};
-        bytes file;
+        image_file file;
         int worst = 0;
-        if (!load(kept->name, &file)) continue;
+        if (!image_file_load(kept->name, &file)) continue;
         CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "x", &rgb, &image));
         CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "x", &one, &grey));
         if (!CHECK(image.channels == 3 && grey.channels == 1)) continue;
@@ -189,8 +173,8 @@ static void test_cut_off(void) {
     if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
     for (int i = 0; i <= KEPT; i++) {
         const char *name = i < KEPT ? kept_images[i].name : "progressive.jpg";
-        bytes file;
-        if (!load(name, &file)) continue;
+        image_file file;
+        if (!image_file_load(name, &file)) continue;
         for (size_t count = 0; count < file.count; count++) {
             zonal_status status = decode_exactly(decoder, file.at, count, &image);
             CHECK_MSG(status == ZONAL_FORMAT, "%s cut off at %zu of %zu: %s", name, count,
@@ -230,9 +214,9 @@ static void test_garbage(void) {
 static void test_damaged_jpeg(void) {
     zonal__decoder *decoder;
     zonal__image image = {0};
-    bytes file;
+    image_file file;
     NEED_BOTH();
-    if (!load("colour.jpg", &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return;
+    if (!image_file_load("colour.jpg", &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return;
     memset(file.at + file.count - 20, 0xff, 10); /* fill bytes, then what looks like a marker */
     CHECK_FAILS(decode_exactly(decoder, file.at, file.count, &image), ZONAL_FORMAT,
                 "some.file is a damaged JPEG");
@@ -242,7 +226,7 @@ static void test_damaged_jpeg(void) {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static unsigned char *find(bytes *file, const char *what, size_t length) {
+static unsigned char *find(image_file *file, const char *what, size_t length) {
     for (size_t i = 0; i + length <= file->count; i++)
         if (memcmp(file->at + i, what, length) == 0) return file->at + i;
     CHECK_MSG(0, "the image has changed");
@@ -259,10 +243,10 @@ static void test_bombs(void) {
     static const unsigned sizes[][2] = {
         {65500, 65500}, {32769, 1}, {1, 32769}, {32768, 8193}, {0, 16}};
     zonal__image_info info;
-    bytes file;
+    image_file file;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         unsigned char *at;
-        if (!load("colour.jpg", &file)) return;
+        if (!image_file_load("colour.jpg", &file)) return;
         at = find(&file, "\xff\xc0", 2); /* marker, length, precision, height, width */
         put16(at + 5, sizes[i][1]);
         put16(at + 7, sizes[i][0]);
@@ -270,13 +254,13 @@ static void test_bombs(void) {
         CHECK_FAILS(zonal__image_probe(file.at, file.count, "bomb.jpg", &info), ZONAL_FORMAT,
                     "bomb.jpg");
         failing_alloc_remove();
-        if (!load("colour.png", &file)) return;
+        if (!image_file_load("colour.png", &file)) return;
         put16(file.at + 18, sizes[i][0]);
         put16(file.at + 22, sizes[i][1]);
         CHECK_FAILS(zonal__image_probe(file.at, file.count, "bomb.png", &info), ZONAL_FORMAT,
                     "bomb.png");
     }
-    if (!load("colour.png", &file)) return;
+    if (!image_file_load("colour.png", &file)) return;
     memset(file.at + 16, 0xff, 8);
     CHECK_FAILS(zonal__image_probe(file.at, file.count, "bomb.png", &info), ZONAL_FORMAT,
                 "4294967295 x 4294967295");
@@ -286,8 +270,8 @@ static void test_bad_options(void) {
     zonal__decode_options four = {.channels = 4}, negative = {.min_side = -1};
     zonal__decoder *decoder;
     zonal__image image = {0};
-    bytes file;
-    if (!load("colour.png", &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return;
+    image_file file;
+    if (!image_file_load("colour.png", &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return;
     CHECK_FAILS(zonal__image_decode(decoder, file.at, file.count, "x", &four, &image),
                 ZONAL_ARGUMENT, "1 or 3 channels");
     CHECK_FAILS(zonal__image_decode(decoder, file.at, file.count, "x", &negative, &image),
@@ -297,9 +281,9 @@ static void test_bad_options(void) {
 
 /* The first scan of progressive.jpg, told to be complete, as often as asked. */
 static size_t repeat_scan(int times, unsigned char *out) {
-    bytes file;
+    image_file file;
     size_t scan, end, count;
-    if (!load("progressive.jpg", &file)) return 0;
+    if (!image_file_load("progressive.jpg", &file)) return 0;
     scan = (size_t)(find(&file, "\xff\xda", 2) - file.at);
     file.at[scan + 1 + file.at[scan + 3]] = 0; /* the last byte of its head: no bits come later */
     for (end = scan + 2; end + 1 < file.count; end++)
@@ -331,8 +315,8 @@ static void test_many_scans(void) {
 /* ---- EXIF ------------------------------------------------------------------------------------ */
 
 /* colour.jpg with an APP1 segment of this text after its first marker. */
-static int insert_segment(bytes *file, const char *text, size_t length) {
-    if (!load("colour.jpg", file)) return 0;
+static int insert_segment(image_file *file, const char *text, size_t length) {
+    if (!image_file_load("colour.jpg", file)) return 0;
     memmove(file->at + 2 + 4 + length, file->at + 2, file->count - 2);
     memcpy(file->at + 2, "\xff\xe1", 2);
     put16(file->at + 4, (unsigned)length + 2);
@@ -368,7 +352,7 @@ static void test_exif(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         zonal__image_info info;
-        bytes file;
+        image_file file;
         if (!insert_segment(&file, cases[i].text, cases[i].length)) return;
         if (!CHECK_OK(zonal__image_probe(file.at, file.count, "x", &info))) continue;
         CHECK_MSG(info.orientation == cases[i].orientation, "case %zu: orientation %d, want %d", i,
@@ -480,7 +464,7 @@ static void test_steady_state(void) {
 
 /* ---- files that a device may decode ---------------------------------------------------------- */
 
-static int is_plain(const bytes *file) {
+static int is_plain(const image_file *file) {
     const zonal__encoded in = {.bytes = file->at, .size = file->count, .name = "file"};
     return zonal__jpeg_is_plain(&in);
 }
@@ -488,11 +472,11 @@ static int is_plain(const bytes *file) {
 /* Cut off anywhere it is no longer plain; and any byte may be any other. */
 static void test_plain_jpeg(void) {
     static const char *const others[] = {"grey.jpg", "cmyk.jpg", "progressive.jpg", "colour.png"};
-    bytes file, part;
-    if (!load("colour.jpg", &file)) return;
+    image_file file, part;
+    if (!image_file_load("colour.jpg", &file)) return;
     CHECK(is_plain(&file));
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (load(others[i], &part)) CHECK_MSG(!is_plain(&part), "%s", others[i]);
+        if (image_file_load(others[i], &part)) CHECK_MSG(!is_plain(&part), "%s", others[i]);
     for (part = file; part.count > 0;) {
         part.count--;
         CHECK_MSG(!is_plain(&part), "the first %zu bytes", part.count);
@@ -508,13 +492,13 @@ static void test_plain_jpeg(void) {
 
 /* A stray marker among the codes, and a restart out of turn. */
 static void test_plain_markers(void) {
-    bytes file;
+    image_file file;
     size_t scan = 2;
-    if (!load("colour.jpg", &file)) return;
+    if (!image_file_load("colour.jpg", &file)) return;
     while (file.at[scan] != 0xff || file.at[scan + 1] != 0xda) scan++;
     scan += 2 + (size_t)file.at[scan + 3]; /* the first byte of the codes */
     for (int marker = 1; marker < 256; marker++) {
-        bytes with = file;
+        image_file with = file;
         memmove(with.at + scan + 2, with.at + scan, with.count - scan);
         with.count += 2;
         with.at[scan] = 0xff;
@@ -541,8 +525,8 @@ static void test_stays_encoded(void) {
         const zonal__decode_options options = {.channels = cases[i].channels,
                                                .min_side = cases[i].min_side,
                                                .encoded_side = cases[i].side};
-        bytes file;
-        if (!load(cases[i].name, &file)) break;
+        image_file file;
+        if (!image_file_load(cases[i].name, &file)) break;
         CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "file", &options, &image));
         CHECK_OK(zonal__image_decode(decoder, file.at, file.count, "file", NULL, &whole));
         CHECK_MSG(image.encoded == (cases[i].stays ? file.count : 0), "case %zu", i);

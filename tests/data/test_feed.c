@@ -3,35 +3,19 @@
  * the views are the same to the bit, since the decoder is the same; odd files are decoded on the
  * host, damaged ones replaced, and what the device refuses is decoded after all or named.
  */
-#include <errno.h>
 
 #include "../backend/fake_device.h"
 #include "data/codec.h"
 #include "data/feed.h"
 #include "folder.h"
+#include "image_file.h"
 #include "test.h"
 
-enum { BATCH = 8, SIDE = 16, STEPS = 6, COPIES = 9, LARGEST = 4096 };
+enum { BATCH = 8, SIDE = 16, STEPS = 6, COPIES = 9 };
 
 /* ---- a folder -------------------------------------------------------------------------------- */
 
-typedef struct bytes {
-    unsigned char at[LARGEST];
-    size_t count;
-} bytes;
-
-static int load(const char *name, bytes *out) {
-    char path[1024];
-    FILE *stream;
-    snprintf(path, sizeof path, "%s/data/images/%s", ZONAL_TESTS_DIR, name);
-    stream = fopen(path, "rb");
-    if (!CHECK_MSG(stream != NULL, "%s: %s", path, strerror(errno))) return 0;
-    out->count = fread(out->at, 1, sizeof out->at, stream);
-    fclose(stream);
-    return CHECK(out->count > 0);
-}
-
-static void put(test_folder *folder, const char *name, const bytes *file, size_t count) {
+static void put(test_folder *folder, const char *name, const image_file *file, size_t count) {
     FILE *stream = fopen(test_folder_file(folder, name), "wb");
     if (!CHECK(stream != NULL)) return;
     CHECK(fwrite(file->at, 1, count, stream) == count);
@@ -41,25 +25,25 @@ static void put(test_folder *folder, const char *name, const bytes *file, size_t
 /* Plain files, odd ones, and one that was cut off. */
 static int fill_folder(test_folder *folder) {
     static const char *const odd[] = {"grey.jpg", "cmyk.jpg", "progressive.jpg", "turned.jpg"};
-    bytes file;
+    image_file file;
     char name[32];
-    if (!CHECK(test_folder_make(folder)) || !load("colour.jpg", &file)) return 0;
+    if (!CHECK(test_folder_make(folder)) || !image_file_load("colour.jpg", &file)) return 0;
     for (int i = 0; i < COPIES; i++) {
         snprintf(name, sizeof name, "%d.jpg", i);
         put(folder, name, &file, file.count);
     }
     put(folder, "cut.jpg", &file, file.count - 10);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
-        if (load(odd[i], &file)) put(folder, odd[i], &file, file.count);
+        if (image_file_load(odd[i], &file)) put(folder, odd[i], &file, file.count);
     return 1;
 }
 
 static int can_decode(void) {
     zonal__decoder *decoder;
     zonal__image image = {0};
-    bytes file;
+    image_file file;
     zonal_status status = ZONAL_UNSUPPORTED;
-    if (load("colour.jpg", &file) && CHECK_OK(zonal__decoder_create(&decoder))) {
+    if (image_file_load("colour.jpg", &file) && CHECK_OK(zonal__decoder_create(&decoder))) {
         status = zonal__image_decode(decoder, file.at, file.count, "colour.jpg", NULL, &image);
         zonal__decoder_destroy(decoder);
     }
@@ -149,8 +133,8 @@ static void test_same_views(void) {
 
 /* A file whose codes are damaged, which only shows when they are decoded: where the device refuses
  * it, so does the host, and the sentence names the file and the remedy. */
-static int damage_codes(bytes *file) {
-    const bytes sound = *file;
+static int damage_codes(image_file *file) {
+    const image_file sound = *file;
     zonal__decoder *decoder;
     zonal__image image = {0};
     int found = 0;
@@ -175,14 +159,14 @@ static void test_refused(void) {
     static float views[2 * BATCH * SIDE * SIDE * 3];
     test_folder folder;
     feeding f;
-    bytes file;
+    image_file file;
     char name[32];
     if (!can_decode()) {
         test_skip("this build reads no JPEG");
         return;
     }
-    if (!fake_register() || !CHECK(test_folder_make(&folder)) || !load("colour.jpg", &file) ||
-        !damage_codes(&file))
+    if (!fake_register() || !CHECK(test_folder_make(&folder)) ||
+        !image_file_load("colour.jpg", &file) || !damage_codes(&file))
         return;
     for (int i = 0; i < COPIES; i++) {
         snprintf(name, sizeof name, "broken%d.jpg", i);
