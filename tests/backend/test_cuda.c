@@ -315,7 +315,8 @@ static void test_races(void) {
     if (no_gpu()) return;
     for (int m = 0; m < 4; m++)
         for (int s = 0; s < 3; s++)
-            for (int p = ZONAL_PRECISION_FP32; p <= (s == 2 ? ZONAL_PRECISION_TF32 : p); p++)
+            for (int p = ZONAL_PRECISION_FP32;
+                 p <= (s == 2 ? ZONAL_PRECISION_TF32 : ZONAL_PRECISION_FP32); p++)
                 run_case((gpu_case){.method = methods[m],
                                     .views = shapes[s][0],
                                     .globals = 1,
