@@ -239,8 +239,8 @@ static void test_records_refused(void) {
         "[]",
         "{}",
         "{\"experiment\": 1, \"method\": \"a\", \"data\": \"b\", \"variant\": \"\", \"seed\": 0}",
-        "{\"experiment\": \"e\", \"method\": \"a\", \"data\": \"b\", \"variant\": \"\", "
-        "\"seed\": -1}",
+        ("{\"experiment\": \"e\", \"method\": \"a\", \"data\": \"b\", \"variant\": \"\", "
+         "\"seed\": -1}"),
         "{\"experiment\": \"e\", \"method\": \"a\", \"data\": \"b\", \"variant\": \"\"}"};
     zonal__records records = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
