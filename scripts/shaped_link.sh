@@ -29,8 +29,10 @@ fi
 
 tag=zl$$
 scratch=$(mktemp -d)
+job=
 cleanup() {
     local i
+    if [[ -n $job ]]; then kill "$job" 2>/dev/null || true; fi
     for ((i = 0; i < ranks; i++)); do ip netns del "$tag-$i" 2>/dev/null || true; done
     ip netns del "$tag-hub" 2>/dev/null || true
     rm -rf "$scratch"
@@ -70,4 +72,6 @@ net=10.77.0.0/24
 ip netns exec "$tag-0" unshare --uts sh -c 'hostname "$1"; shift; exec "$@"' sh "$tag-0" \
     mpirun -n "$ranks" --host "$hosts" --mca plm_rsh_agent "$scratch/enter" --bind-to none \
     --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include "$net" --mca oob_tcp_if_include "$net" \
-    -x OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" "$@"
+    -x OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" "$@" &
+job=$!
+wait "$job"

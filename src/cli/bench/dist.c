@@ -194,7 +194,10 @@ static zonal_status agree_runs(const bench *b, double seconds, double in_all, in
     return ZONAL_OK;
 }
 
+/* Ranks begin together, as where a loss has just computed: in a row of calls, over TCP, what is to
+ * be sent next waits behind what is still under way. */
 static zonal_status call_once(const exchange *e, operation which, int64_t bytes, double *seconds) {
+    ZONAL_TRY(zonal__job_all(e->bench->job, ZONAL_OK));
     double begin = zonal__now();
     ZONAL_TRY(call(e, which, bytes));
     ZONAL_TRY(settle(e->bench));
@@ -202,7 +205,7 @@ static zonal_status call_once(const exchange *e, operation which, int64_t bytes,
     return ZONAL_OK;
 }
 
-/* Microseconds of one call: the median of many in a row, which all ranks begin together. */
+/* Microseconds of one call: the median of many. */
 static zonal_status time_call(const exchange *e, operation which, int64_t bytes, double *us) {
     double times[MOST_RUNS];
     int runs;
@@ -236,7 +239,8 @@ static void print_call(const bench *b, operation which, int64_t bytes, double us
 
 /* The link is what the ring sees of it: its shifts. */
 static zonal_status measure_calls(const exchange *e, zonal__link *link) {
-    static const int64_t sizes[ZONAL__LINK_POINTS] = {8, 4096, 1 << 16, 1 << 20, 1 << 22};
+    static const int64_t sizes[ZONAL__LINK_POINTS] = {8,       4096,    1 << 16, 1 << 18,
+                                                      1 << 19, 1 << 20, 1 << 22};
     double us = 0;
     for (int which = 0; which < OPERATIONS; which++)
         for (int i = 0; i < ZONAL__LINK_POINTS; i++) {
@@ -346,7 +350,7 @@ zonal_status zonal__dist_cost(const bench *b, const zonal_loss_options *loss, in
                                       : ZONAL__PATH_PAIRS,
                           .rounds = kl ? 2 : 1,
                           .slices = loss->sliced.slices,
-                          .knots = loss->sliced.knots,
+                          .knots = (loss->sliced.knots + 1) / 2, /* mirrored ones are one */
                           .foreign = 1};
     /* The host looks at an own pair once for both of its rows, and at one of two ranks once for
      * each: 4 products instead of 3, of KL 6 instead of 4. */

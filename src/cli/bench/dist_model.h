@@ -26,7 +26,7 @@ typedef enum zonal__path {
     ZONAL__PATH_SLICES
 } zonal__path;
 
-enum { ZONAL__LINK_POINTS = 5 };
+enum { ZONAL__LINK_POINTS = 7 };
 
 typedef struct zonal__link {
     double latency;   /* seconds */
@@ -39,9 +39,9 @@ typedef struct zonal__link {
 
 typedef struct zonal__cost {
     zonal__path path;
-    int rounds;     /* of the ring: 1, or 2 for KL */
-    int64_t slices; /* of a sliced loss */
-    int64_t knots;
+    int rounds;         /* of the ring: 1, or 2 for KL */
+    int64_t slices;     /* of a sliced loss */
+    int64_t knots;      /* with a sum each: those that are not mirrored */
     double fixed, rate; /* seconds, and seconds for a unit of work */
     double foreign;     /* how much longer a block of another rank's rows takes than the own one */
 } zonal__cost;
