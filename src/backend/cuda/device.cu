@@ -93,7 +93,7 @@ static zonal_status wait_for_device(void) {
         cudaGetLastError();
         nanosleep(&moment, NULL);
     }
-    return ZONAL_CUDA(error);
+    return zonal__cuda_status(error, "cudaDeviceSynchronize()", __FILE__, __LINE__);
 }
 
 zonal_status zonal__cuda_write(void *to, const void *host, size_t bytes) {
