@@ -8,6 +8,38 @@
 #define GEMM_ROWS (VECTOR == 64 ? 8 : 6) /* accumulators: 16 of 32 registers, else 12 of 16 */
 #define FEW_ROWS  4
 
+/* out[p][j] = b[j][p] for four by four. */
+ZONAL__INLINE UNCHECKED TARGET void NAME(transpose)(const REAL *b, int64_t across, REAL *out) {
+#if defined(__clang__) || __GNUC__ >= 12 /* of GCC, the first with __builtin_shufflevector */
+    typedef REAL quad __attribute__((vector_size(4 * sizeof(REAL))));
+    quad row[4], low[2], high[2];
+    for (int j = 0; j < 4; j++) memcpy(&row[j], b + j * across, sizeof *row);
+    for (int j = 0; j < 2; j++) {
+        low[j] = __builtin_shufflevector(row[2 * j], row[2 * j + 1], 0, 4, 1, 5);
+        high[j] = __builtin_shufflevector(row[2 * j], row[2 * j + 1], 2, 6, 3, 7);
+    }
+    row[0] = __builtin_shufflevector(low[0], low[1], 0, 1, 4, 5);
+    row[1] = __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7);
+    row[2] = __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5);
+    row[3] = __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7);
+    for (int p = 0; p < 4; p++) memcpy(out + p * GEMM_COLS, &row[p], sizeof *row);
+#else
+    for (int p = 0; p < 4; p++)
+        for (int j = 0; j < 4; j++) out[p * GEMM_COLS + j] = b[j * across + p];
+#endif
+}
+
+/* A whole panel of a B that is transposed. */
+ZONAL__INLINE UNCHECKED TARGET void NAME(pack_transposed)(int64_t k, const REAL *b, int64_t across,
+                                                          REAL *out) {
+    int64_t p = 0;
+    for (; p + 4 <= k; p += 4)
+        for (int64_t j = 0; j < GEMM_COLS; j += 4)
+            NAME(transpose)(b + p + j * across, across, out + p * GEMM_COLS + j);
+    for (; p < k; p++)
+        for (int64_t j = 0; j < GEMM_COLS; j++) out[p * GEMM_COLS + j] = b[p + j * across];
+}
+
 static UNCHECKED TARGET void NAME(gemm_pack)(int64_t k, int64_t cols, const void *second,
                                              int64_t down, int64_t across, void *panel) {
     const REAL *b = second;
@@ -15,6 +47,8 @@ static UNCHECKED TARGET void NAME(gemm_pack)(int64_t k, int64_t cols, const void
     if (cols == GEMM_COLS && across == 1)
         for (int64_t p = 0; p < k; p++)
             memcpy(out + p * GEMM_COLS, b + p * down, GEMM_COLS * sizeof *b);
+    else if (cols == GEMM_COLS && down == 1)
+        NAME(pack_transposed)(k, b, across, out);
     else if (cols == GEMM_COLS)
         for (int64_t p = 0; p < k; p++)
             for (int64_t j = 0; j < GEMM_COLS; j++)
