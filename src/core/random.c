@@ -110,8 +110,23 @@ void zonal__random_normal(const zonal__random *random, uint64_t sample, int64_t 
     }
 }
 
+/* ---- directions ------------------------------------------------------------------------------ */
+
 void zonal__random_direction(const zonal__random *random, uint64_t sample, int64_t n, double *out) {
     zonal__random_normal(random, sample, n, out);
     double scale = zonal__direction_scale(n, out);
     for (int64_t i = 0; i < n; i++) out[i] *= scale;
+}
+
+void zonal__random_four_directions(const zonal__random *random, uint64_t sample, int64_t n,
+                                   double *out) {
+    double square[4] = {0};
+    for (int64_t k = 0; k < 4; k++)
+        zonal__random_normal(random, sample + (uint64_t)k, n, out + k * n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < 4; k++) square[k] += zonal__times(out[k * n + i], out[k * n + i]);
+    for (int64_t k = 0; k < 4; k++) {
+        double scale = 1 / sqrt(square[k]);
+        for (int64_t i = 0; i < n; i++) out[k * n + i] *= scale;
+    }
 }

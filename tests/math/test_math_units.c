@@ -448,6 +448,8 @@ static void test_draws(void) {
     zonal__random_direction(&random, 11, 7, odd);
     for (int i = 0; i < 7; i++) length += odd[i] * odd[i];
     CHECK_CLOSE(length, 1, 1e-15);
+    zonal__random_four_directions(&random, 8, 7, x);
+    CHECK(memcmp(odd, x + 3 * 7, sizeof odd) == 0);
     free(x);
 }
 
