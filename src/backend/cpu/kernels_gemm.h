@@ -66,6 +66,7 @@ ZONAL__INLINE UNCHECKED TARGET void NAME(gemm_micro)(int rows, int64_t deep,
                                                      const REAL *panel, int add, REAL *out,
                                                      int64_t ld) {
     NAME(wide) c[2 * GEMM_ROWS] = {{0}}, b0, b1;
+    for (int r = 0; add && r < rows; r++) __builtin_prefetch(out + r * ld); /* needed at the end */
     for (int64_t p = 0; p < deep; p++) {
         memcpy(&b0, panel + p * GEMM_COLS, sizeof b0);
         memcpy(&b1, panel + p * GEMM_COLS + WIDE, sizeof b1);
