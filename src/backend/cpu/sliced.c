@@ -21,7 +21,7 @@
 #include "core/random.h"
 
 enum {
-    MOST_SLICES = 128, /* of a block */
+    MOST_SLICES = 128, /* of a block of many rows */
     CHUNK = 64,        /* rows per product */
     LINE = 16,         /* numbers of a cache line */
     FEW = 4            /* directions drawn at a time */
@@ -99,6 +99,13 @@ static int unit_arrays(const zonal__work *work) {
     return work->knot0 == 0 ? 2 : 4;
 }
 
+/* Half as many slices as dimensions: their projections then take half the rows' memory. For few
+ * rows twice as many, which halves the number of times that threads wait for each other. */
+static int64_t choose_block(int64_t rows, int64_t d) {
+    int64_t block = rows <= 512 ? d : d / 2, most = rows <= 512 ? 2 * MOST_SLICES : MOST_SLICES;
+    return block < 16 ? 16 : block > most ? most : block;
+}
+
 static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     const zonal__sliced *s = problem->sliced;
     int64_t d = problem->dim, threads = problem->threads;
@@ -106,8 +113,7 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     work->raw = s->raw_rows;
     work->row_scale = s->row_scale;
     work->seed = s->seed;
-    /* half as many slices as dimensions: their projections then take half the rows' memory */
-    work->block = d / 2 < 16 ? 16 : d / 2 > MOST_SLICES ? MOST_SLICES : d / 2;
+    work->block = choose_block(problem->rows, d);
     if (work->block > s->slices) work->block = s->slices;
     work->padded =
         (problem->rows + ZONAL__SLICE_BLOCK - 1) / ZONAL__SLICE_BLOCK * ZONAL__SLICE_BLOCK;
