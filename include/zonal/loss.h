@@ -272,7 +272,7 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan
  * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
  */
 typedef enum zonal_gain {
-    /* The gain whose selectivity S is 14 (SUSReg: 20) at the default lambda, and at least 1.15 f*;
+    /* The gain whose selectivity S is 10 (SUSReg: 20) at the default lambda, and at least 1.15 f*;
      * 1 for SIGReg; the batch where S is not known. */
     ZONAL_GAIN_AUTO = 0,
     ZONAL_GAIN_UNIT = 1,       /* 1: the printed equation */
@@ -304,8 +304,6 @@ typedef struct zonal_objective_parts {
 
 typedef struct zonal_objective zonal_objective;
 
-/* What suits training. The loss is that of zonal_loss_defaults, but for KL under the heat kernel,
- * whose t is 3/d here: at 2/d it trains, but starts slowly. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_defaults(const char *method,
                                                                zonal_objective_options *options);
 /* With options->loss.communicator "rows" are this rank's, as of a plan: it has all views of its

@@ -258,7 +258,7 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .metavar = "auto|batch|unit|NUMBER",
          .set = set_gain,
          .help =
-             "factor of the uniformity loss; auto: a selectivity of 14 (susreg: 20) at the usual "
+             "factor of the uniformity loss; auto: a selectivity of 10 (susreg: 20) at the usual "
              "lambda, at least 1.15 times the collapse threshold; sigreg: 1"},
         {.name = "margin",
          .type = ZONAL__OPTION_DOUBLE,
@@ -406,13 +406,6 @@ double zonal__usual_lambda(zonal_discrepancy discrepancy) {
     return discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
 }
 
-/* In training, KL at the paper's 2/d leaves its plateau late: its threshold holds it at a
- * selectivity of 5. At 3/d it starts as the others do and ends as high (results/selectivity.md). */
-static void set_usual_time(zonal_loss_options *loss) {
-    if (loss->discrepancy == ZONAL_DISCREPANCY_KL && loss->kernel.family == ZONAL_FAMILY_HEAT)
-        loss->kernel.parameter = (zonal_number){3, -1};
-}
-
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
     zonal_objective_options full = {.size = sizeof full};
     ZONAL_NEED(method, "method");
@@ -420,7 +413,6 @@ zonal_status zonal_objective_defaults(const char *method, zonal_objective_option
     ZONAL_TRY(zonal__sized_check(OBJECTIVE_SIZED, options));
     ZONAL_TRY(zonal__method_find(method, &full.loss));
     full.lambda = zonal__usual_lambda(full.loss.discrepancy);
-    set_usual_time(&full.loss);
     full.loss.size = options->size - offsetof(zonal_objective_options, loss);
     return zonal__sized_write(OBJECTIVE_SIZED, &full, options);
 }

@@ -387,8 +387,6 @@ static void test_thresholds(void) {
         zonal_objective_parts parts;
         void *z = make_rows(MIXED, 8, 256, ZONAL_PRECISION_FP32);
         CHECK_OK(zonal_objective_defaults(known[i].method, &options));
-        if (strcmp(known[i].method, "kl-heat") == 0)
-            CHECK_OK(zonal_objective_set(&options, "t", "2/d"));
         if (CHECK_OK(zonal_objective_create(&options, 2, 2, 4, 256, &objective))) {
             CHECK_OK(zonal_objective_execute(objective, z, &parts, NULL));
             CHECK_CLOSE(parts.threshold, known[i].threshold, 0.005);

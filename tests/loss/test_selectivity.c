@@ -105,7 +105,7 @@ static void test_integrals(void) {
         zonal_kernel_spec spec;
     } cases[] = {
         {"mmd-heat", "ksd-heat", NULL, {.family = ZONAL_FAMILY_HEAT, .parameter = {5. / DIM, 0}}},
-        {NULL, NULL, "kl-heat", {.family = ZONAL_FAMILY_HEAT, .parameter = {3. / DIM, 0}}},
+        {NULL, NULL, "kl-heat", {.family = ZONAL_FAMILY_HEAT, .parameter = {2. / DIM, 0}}},
         {"mmd-induced", "ksd-induced", "kl-induced", {.family = ZONAL_FAMILY_INDUCED}},
         {"mmd-poisson", "ksd-poisson", "kl-poisson", {.family = ZONAL_FAMILY_POISSON}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -151,9 +151,9 @@ static void test_known(void) {
     static const struct {
         const char *method;
         double selectivity, within;
-    } known[] = {{"mmd-heat", 14.3, 0.05},      {"ksd-heat", 14.6, 0.05},
-                 {"mmd-band", 4.8, 0.05},       {"ksd-band", 4.7497842, 1e-6},
-                 {"kl-heat", 14.8861721, 1e-6}, {"susreg", 21, 0.5}};
+    } known[] = {{"mmd-heat", 14.3, 0.05},     {"ksd-heat", 14.6, 0.05},
+                 {"mmd-band", 4.8, 0.05},      {"ksd-band", 4.7497842, 1e-6},
+                 {"kl-heat", 5.2553453, 1e-6}, {"susreg", 21, 0.5}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
         zonal_gain gain = strcmp(known[i].method, "kl-heat") ? ZONAL_GAIN_BATCH : ZONAL_GAIN_MARGIN;
@@ -168,8 +168,8 @@ static void test_usual(void) {
     static const struct {
         const char *method;
         double selectivity;
-    } usual[] = {{"mmd-heat", 14}, {"ksd-heat", 14}, {"mmd-band", 14},    {"ksd-band", 14},
-                 {"kl-heat", 14},  {"susreg", 20},   {"mmd-induced", 14}, {"mmd-poisson", 14}};
+    } usual[] = {{"mmd-heat", 10}, {"ksd-heat", 10},    {"mmd-band", 10},   {"ksd-band", 10},
+                 {"susreg", 20},   {"mmd-induced", 10}, {"mmd-poisson", 10}};
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
         for (int dim = 16; dim <= 256; dim *= 4)
             for (int views = 2; views <= 4; views += 2) {
@@ -186,7 +186,7 @@ static void test_usual_bounds(void) {
     zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
     CHECK_OK(describe("mmd-heat", 0.2, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
-    CHECK_CLOSE(info.selectivity, 14 * (0.8 / 0.2) / (0.95 / 0.05), 1e-12);
+    CHECK_CLOSE(info.selectivity, 10 * (0.8 / 0.2) / (0.95 / 0.05), 1e-12);
     CHECK_OK(describe("mmd-heat", 0.0001, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
     CHECK_CLOSE(info.margin, 1.15, 1e-14);
     CHECK_OK(describe("mmd-heat", 0, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
@@ -196,9 +196,11 @@ static void test_usual_bounds(void) {
     CHECK_OK(describe("sigreg", -1, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
     CHECK(info.gain == 1);
     CHECK_OK(zonal_objective_defaults("kl-heat", &options));
-    CHECK_OK(zonal_objective_set(&options, "t", "2/d"));
     CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
     CHECK_CLOSE(info.margin, 1.15, 1e-14);
+    CHECK_OK(zonal_objective_set(&options, "t", "3/d"));
+    CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
+    CHECK_CLOSE(info.selectivity, 10, 1e-12);
 }
 
 static void test_gains(void) {

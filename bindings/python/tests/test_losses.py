@@ -132,7 +132,7 @@ class Objectives(Case):
     METHODS = [
         ("mmd-heat", 0.05, lambda z: plain.mmd(z, plain.heat(D, 5 / D)), None),
         ("ksd-band", 0.2, lambda z: plain.ksd(z, plain.band(D, 2)), None),
-        ("kl-heat", 0.5, lambda z: plain.kl(z, plain.heat(D, 3 / D)), None),
+        ("kl-heat", 0.5, lambda z: plain.kl(z, plain.heat(D, 2 / D)), None),
         ("susreg", 0.05, lambda z: plain.susreg(z, 30), None),
         ("sigreg", 0.05, lambda z: plain.sigreg(z, 30), 1.0),
     ]
@@ -170,15 +170,13 @@ class Objectives(Case):
                 self.assertTrue(torch.autograd.gradcheck(self.loss(method, lam=lam), rows(3, 4, D)))
 
     def test_defaults(self):
-        """lambda is .05, for KL .5 and t = 3/d; the gain has a selectivity of 14, or is 1.15 times the threshold."""
+        """lambda is .05, for KL .5; the gain has a selectivity of 10, or is 1.15 times the threshold."""
         z = rows(2, 9, 64)
-        loss = SphereJEPALoss("kl-heat")
-        self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(64, 3 / 64)), 0.5,
-                                                   loss.parts.gain.item(), 2), 1e-10)
-        same = SphereJEPALoss("kl-heat", lam=0.5, t="3/d", selectivity=14)
+        loss, same = SphereJEPALoss("mmd-heat"), SphereJEPALoss("mmd-heat", lam=0.05, selectivity=10)
         self.assert_close(same(z), loss(z), 1e-12)
-        loss = SphereJEPALoss("kl-heat", t="2/d")
-        loss(z)
+        loss = SphereJEPALoss("kl-heat")
+        self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(64, 2 / 64)), 0.5,
+                                                   loss.parts.gain.item(), 2), 1e-10)
         self.assert_close(loss.parts.margin, 1.15, 1e-12)
 
     def test_threshold(self):
