@@ -1,6 +1,7 @@
 /*
  * The scalar code behind core/random.h, shared by C and CUDA: the same bits on both. Include it for
- * device code, or to draw many numbers without a call for each; everybody else wants random.h.
+ * device code, or to draw many numbers without a call for each; everybody else wants random.h. It
+ * has no branches that depend on the numbers, so that a loop around it becomes vector code.
  *
  * The bits depend on every product and sum being rounded on its own. In C the build turns
  * contraction off; nvcc has no such switch for a part of a file, so a product whose sum could be
@@ -18,8 +19,11 @@
 
 #ifdef __CUDACC__
 #define ZONAL__SCALAR static inline __host__ __device__
+#define ZONAL__UNROLL _Pragma("unroll")
 #else
-#define ZONAL__SCALAR static inline
+#define ZONAL__SCALAR                                                                              \
+    static inline __attribute__((always_inline)) /* then it has the caller's target */
+#define ZONAL__UNROLL _Pragma("GCC unroll 16")
 #endif
 
 ZONAL__SCALAR double zonal__times(double a, double b) {
@@ -51,54 +55,62 @@ ZONAL__SCALAR void zonal__philox(const zonal__random *random, uint64_t sample, u
     out[3] = c3;
 }
 
+/* The first 53 bits, in halves that vector units can convert: 26 and 27 of them. */
 ZONAL__SCALAR double zonal__to_unit_interval(uint32_t high, uint32_t low) {
-    uint64_t bits = ((uint64_t)high << 32 | low) >> 11;
-    return ((double)bits + 0.5) * 0x1p-53;
+    int32_t upper = (int32_t)(high >> 6), lower = (int32_t)((high & 63) << 21 | low >> 11);
+    return ((upper * 0x1p27 + lower) + 0.5) * 0x1p-53;
 }
 
-/* log(x) for normal x > 0, within 2 ulp: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and
+/* log(x) for normal x > 0, within 2 ulp: x = 2^e m with m in (sqrt(1/2), sqrt(2)], and
  * log m = 2 atanh(s), s = (m-1)/(m+1), |s| < .1716: eleven terms of the odd series leave 1e-18. */
 ZONAL__SCALAR double zonal__portable_log(double x) {
-    uint64_t bits;
+    const uint64_t least = 0x3fe6a09e667f3bce; /* the bits of the smallest m */
+    const uint64_t one = 0x3ff0000000000000, exponent_bits = 0xfff0000000000000;
+    uint64_t bits, shifted, biased;
+    double m, exponent;
     memcpy(&bits, &x, sizeof bits);
-    int exponent = (int)(bits >> 52) - 1023;
-    bits = (bits & 0xfffffffffffffull) | 0x3ff0000000000000ull;
-    double m;
+    shifted = bits - least + one; /* its exponent field is e + 1023 */
+    bits += one - (shifted & exponent_bits);
     memcpy(&m, &bits, sizeof m);
-    if (m > 1.4142135623730951) {
-        m *= 0.5;
-        exponent++;
-    }
+    biased = shifted >> 52 | 0x4330000000000000; /* the bits of 2^52 + e + 1023 */
+    memcpy(&exponent, &biased, sizeof exponent);
+    exponent -= 0x1p52 + 1023;
     double s = (m - 1) / (m + 1), z = zonal__times(s, s), sum = 0;
+    ZONAL__UNROLL
     for (int k = 23; k >= 3; k -= 2) sum = zonal__times(sum, z) + 1.0 / k;
     return zonal__times(exponent, 0.6931471805599453) +
            zonal__times(2 * s, 1 + zonal__times(sum, z));
 }
 
+/* x/n for a constant whole n < 2^10, correctly rounded. Where fma is one instruction ("fused") that
+ * takes two: with 1/n = high + low to 2^-105, the second rounds a number that is as near to x/n.
+ * And x/n itself is further than 2^-64 of its size from every midpoint between two doubles: n times
+ * such a midpoint has 54 bits or more, so it is not x, but differs by one unit of its last place or
+ * more. Sizes whose low part would be subnormal are not taken. */
+ZONAL__SCALAR double zonal__over(double x, int n, int fused) {
+    if (!fused) return x / n;
+    double high = 1.0 / n, low = fma(-high, (double)n, 1.0) / n;
+    return fma(x, high, zonal__times(x, low));
+}
+
 /* sin and cos of 2 pi x for x in [0, 1): the nearest quarter turn is taken off exactly, and Taylor
  * series on |y| <= pi/4 leave 1e-19. */
-ZONAL__SCALAR void zonal__portable_sincos_turn(double x, double *sine, double *cosine) {
+ZONAL__SCALAR void zonal__sincos_turn(double x, int fused, double *sine, double *cosine) {
     int quarter = (int)(4 * x + 0.5);
     double y = (x - 0.25 * quarter) * 6.283185307179586, z = zonal__times(y, y), s = 1, c = 1;
+    ZONAL__UNROLL
     for (int k = 18; k >= 2; k -= 2) {
-        s = 1 - zonal__times(s, z) / (k * (k + 1));
-        c = 1 - zonal__times(c, z) / (k * (k - 1));
+        s = 1 - zonal__over(zonal__times(s, z), k * (k + 1), fused);
+        c = 1 - zonal__over(zonal__times(c, z), k * (k - 1), fused);
     }
     s *= y;
-    switch (quarter & 3) {
-    case 0:
-        *sine = s, *cosine = c;
-        break;
-    case 1:
-        *sine = c, *cosine = -s;
-        break;
-    case 2:
-        *sine = -s, *cosine = -c;
-        break;
-    default:
-        *sine = -c, *cosine = s;
-        break;
-    }
+    double first = quarter & 1 ? c : s, second = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -first : first;
+    *cosine = (quarter + 1) & 2 ? -second : second;
+}
+
+ZONAL__SCALAR void zonal__portable_sincos_turn(double x, double *sine, double *cosine) {
+    zonal__sincos_turn(x, 0, sine, cosine);
 }
 
 ZONAL__SCALAR void zonal__uniform_pair(const zonal__random *random, uint64_t sample, uint32_t block,
@@ -109,15 +121,19 @@ ZONAL__SCALAR void zonal__uniform_pair(const zonal__random *random, uint64_t sam
     out[1] = zonal__to_unit_interval(words[2], words[3]);
 }
 
-/* Two standard normal numbers by Box and Muller's polar form. */
-ZONAL__SCALAR void zonal__normal_pair(const zonal__random *random, uint64_t sample, uint32_t block,
-                                      double out[2]) {
-    double u[2], sine, cosine;
-    zonal__uniform_pair(random, sample, block, u);
-    double radius = sqrt(-2 * zonal__portable_log(u[0]));
-    zonal__portable_sincos_turn(u[1], &sine, &cosine);
+/* Two standard normal numbers of two uniform ones, by Box and Muller's polar form. */
+ZONAL__SCALAR void zonal__normal_of_uniform(double first, double second, int fused, double out[2]) {
+    double sine, cosine, radius = sqrt(-2 * zonal__portable_log(first));
+    zonal__sincos_turn(second, fused, &sine, &cosine);
     out[0] = radius * cosine;
     out[1] = radius * sine;
+}
+
+ZONAL__SCALAR void zonal__normal_pair(const zonal__random *random, uint64_t sample, uint32_t block,
+                                      double out[2]) {
+    double u[2];
+    zonal__uniform_pair(random, sample, block, u);
+    zonal__normal_of_uniform(u[0], u[1], 0, out);
 }
 
 /* What makes n normal numbers a direction: 1/|x|, the squares added up from the first to the last.

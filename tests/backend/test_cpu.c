@@ -50,6 +50,21 @@ static void test_sincos(void) {
     CHECK(isnan(s) && isnan(c));
 }
 
+static void test_sincos_turns(void) {
+    double worst = 0, s, c;
+    for (int i = -40000; i <= 40000; i++) {
+        double x = i * (i % 5 ? 0.00123456789 : 6.5);
+        long double angle = 2 * acosl(-1) * ((long double)x - rintl(x));
+        zonal__sincos_turns(x, &s, &c);
+        worst = fmax(worst, fmax((double)fabsl(s - sinl(angle)), (double)fabsl(c - cosl(angle))));
+    }
+    CHECK_MSG(worst < 2e-13, "sincos_turns is off by %g", worst);
+    zonal__sincos_turns(NAN, &s, &c);
+    CHECK(isnan(s) && isnan(c));
+    zonal__sincos_turns(HUGE_VAL, &s, &c);
+    CHECK(isnan(s) && isnan(c));
+}
+
 /* The second factor packed first, panel by panel. */
 static void multiply_in_panels(const zonal__cpu_kernels *kernels, int ta, int tb, int64_t m,
                                int64_t n, int64_t k, const void *a, const void *b, void *c) {
@@ -415,6 +430,49 @@ static void test_eigenvalues(void) {
 
 /* ---- slices ---- */
 
+/* The sums of powers and a series of them, at every angle, for few and for many knots: within
+ * knots^2 times 1e-15 (1e-13 times knots in float, whose units are off by as much). */
+static void check_slice(const zonal__cpu_kernels *kernels, int knots, double knot0) {
+    enum { N = 71, ROOM = 96, MOST = 400 };
+    static double z[4][ROOM], work[MOST * ZONAL__SLICE_WORK], re[MOST], im[MOST];
+    float s[N];
+    double wide[N], step = 3.0 / knots, worst = 0;
+    int single = kernels->size == sizeof *s;
+    for (int i = 0; i < N; i++) wide[i] = s[i] = (float)((i - 35) * 0.13 * (i % 3 ? 1 : knots));
+    zonal__cpu_slice slice = {.n = N,
+                              .s = single ? (void *)s : wide,
+                              .scale = 1,
+                              .knots = knots,
+                              .knot0 = knot0,
+                              .step = step,
+                              .z_re = z[0],
+                              .z_im = z[1],
+                              .w_re = z[2],
+                              .w_im = z[3],
+                              .work = work};
+    double factor = single ? 1e-13 * knots + 1e-15 * knots * knots : 1e-15 * knots;
+    kernels->slice_units(&slice);
+    kernels->slice_sums(&slice, re, im);
+    for (int k = 0; k < knots; k++) {
+        long double cosine = 0, sine = 0, t = (long double)knot0 + k * (long double)step;
+        for (int i = 0; i < N; i++) cosine += cosl(t * wide[i]), sine += sinl(t * wide[i]);
+        worst = fmax(worst, fabs((double)(re[k] - cosine)) + fabs((double)(im[k] - sine)));
+    }
+    CHECK_MSG(worst <= N * factor, "%s, %d knots: sums off by %g", kernels->name, knots, worst);
+}
+
+static void test_slice_sums(void) {
+    const int knots[] = {1, 2, 9, 16, 33, 400};
+    for (int level = 0; level <= 2; level++) {
+        zonal__cpu_kernels_limit(level);
+        for (int i = 0; i < 6; i++)
+            for (int k = 0; k < 4; k++)
+                check_slice(zonal__cpu_kernels_get(case_precisions[k % 2]), knots[i],
+                            k / 2 ? 0 : 0.7);
+    }
+    zonal__cpu_kernels_limit(2);
+}
+
 static void check_sliced(zonal__problem p, const zonal__sliced *sliced, double size,
                          double spread) {
     double *x = case_rows(p.rows, p.dim, spread, 3), value, want, alone;
@@ -512,6 +570,7 @@ static void test_invariance(void) {
 
 static const test_case tests[] = {{"exp", test_exp},
                                   {"sincos", test_sincos},
+                                  {"sincos_turns", test_sincos_turns},
                                   {"gemm", test_gemm},
                                   {"pairs", test_pairs},
                                   {"near_collapse", test_near_collapse},
@@ -524,6 +583,7 @@ static const test_case tests[] = {{"exp", test_exp},
                                   {"two_routes", test_two_routes},
                                   {"covariance", test_covariance},
                                   {"eigenvalues", test_eigenvalues},
+                                  {"slice_sums", test_slice_sums},
                                   {"sliced", test_sliced},
                                   {"sliced_far", test_sliced_far},
                                   {"invariance", test_invariance},

@@ -1,11 +1,12 @@
 /*
- * The parts below the losses: Gauss rules, harmonics, 1024-bit numbers, Chebyshev fits, Philox.
+ * The parts below the losses: Gauss rules, harmonics, 1024-bit numbers, Chebyshev fits, random
+ * numbers.
  * Numbers with more digits than a double come from make_math_units.py, the rest are closed forms.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/random.h"
+#include "core/random_scalar.h"
 #include "failing_alloc.h"
 #include "math/bigfixed.h"
 #include "math/chebyshev.h"
@@ -34,6 +35,12 @@ typedef struct golden_exponential {
     const char *digits; /* hexadecimal, the point 256 digits from the end */
 } golden_exponential;
 
+typedef struct golden_normals {
+    zonal__random random;
+    uint64_t sample;
+    int64_t pairs;
+    uint64_t hash; /* FNV-1a of their bytes, the lowest first */
+} golden_normals;
 #include "golden/math_units.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -441,7 +448,58 @@ static void test_draws(void) {
     zonal__random_direction(&random, 11, 7, odd);
     for (int i = 0; i < 7; i++) length += odd[i] * odd[i];
     CHECK_CLOSE(length, 1, 1e-15);
+    zonal__random_four_directions(&random, 8, 7, x);
+    CHECK(memcmp(odd, x + 3 * 7, sizeof odd) == 0);
     free(x);
+}
+
+static uint64_t hash_of(int64_t n, const double *x) {
+    uint64_t hash = 0xcbf29ce484222325, bits;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, x + i, sizeof bits);
+        for (int shift = 0; shift < 64; shift += 8)
+            hash = (hash ^ (bits >> shift & 0xff)) * 0x100000001b3;
+    }
+    return hash;
+}
+
+/* Results depend on them, so they are the same bits everywhere: Python's, pair by pair, and however
+ * many are drawn at a time. */
+static void test_normal_bits(void) {
+    enum { MOST = 600 };
+    for (size_t i = 0; i < COUNT(golden_normal_bits); i++) {
+        const golden_normals *g = &golden_normal_bits[i];
+        double *x = malloc((size_t)g->pairs * 2 * sizeof *x);
+        zonal__random_normal(&g->random, g->sample, 2 * g->pairs, x);
+        CHECK(hash_of(2 * g->pairs, x) == g->hash);
+        for (int64_t k = 0; k < g->pairs; k++)
+            zonal__normal_pair(&g->random, g->sample, (uint32_t)k, x + 2 * k);
+        CHECK(hash_of(2 * g->pairs, x) == g->hash);
+        for (int64_t n = 0; n <= MOST; n++) {
+            double few[MOST + 1];
+            few[n] = 7;
+            zonal__random_normal(&g->random, g->sample, n, few);
+            CHECK_MSG(memcmp(few, x, (size_t)n * sizeof *x) == 0 && few[n] == 7, "%d numbers",
+                      (int)n);
+        }
+        free(x);
+    }
+}
+
+/* x/n by two multiplications is the quotient, for every n that the series of the sine divide by:
+ * quotients next to a midpoint between two doubles, where a small error would show, and others. */
+static void test_over(void) {
+    zonal__random random = {test_seed, ZONAL__STREAM_TEST, 4};
+    for (int k = 2; k <= 19; k++)
+        for (uint32_t i = 0; i < 40000; i++) {
+            uint32_t words[4];
+            int n = k * (k - 1);
+            zonal__random_words(&random, (uint64_t)k, i, words);
+            double q = 1 + (((uint64_t)words[0] << 20) + (words[1] >> 12)) * 0x1p-52;
+            double x = fma(q, n, (0.5 * n + (int)(words[2] % 3) - 1) * 0x1p-52);
+            x = ldexp(x, -(int)(words[3] % 120));
+            CHECK_MSG(zonal__over(x, n, 1) == x / n, "%a/%d", x, n);
+        }
 }
 
 static const test_case tests[] = {
@@ -457,6 +515,8 @@ static const test_case tests[] = {
     {"fits without memory", test_fit_memory},
     {"Philox", test_philox},
     {"draws", test_draws},
+    {"normal numbers, bit for bit", test_normal_bits},
+    {"quotients by multiplication", test_over},
     {0},
 };
 

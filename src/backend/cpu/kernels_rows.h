@@ -57,38 +57,74 @@ static TARGET double NAME(dot)(int64_t d, const double *a, const double *b) {
     return sum;
 }
 
+static TARGET double NAME(moment_row)(int64_t d, const double *c, double own, const double *mean,
+                                      void *out, double *along) {
+    REAL *a = out;
+    NAME(vector) s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= d; i += 2 * LANES) {
+        NAME(vector) c0 = NAME(load)(c + i), c1 = NAME(load)(c + i + LANES);
+        NAME(vector) m0 = NAME(load)(mean + i), m1 = NAME(load)(mean + i + LANES);
+        NAME(vector) full0 = c0 + m0 * own, full1 = c1 + m1 * own;
+        s0 += full0 * full0, s1 += full1 * full1;
+        t0 += c0 * m0, t1 += c1 * m1;
+    }
+    double square = NAME(add_lanes)(s0 + s1), sum = NAME(add_lanes)(t0 + t1);
+    for (; i < d; i++) {
+        double full = c[i] + own * mean[i];
+        square += full * full;
+        sum += c[i] * mean[i];
+    }
+    for (int64_t k = 0; k < d; k++) a[k] = (REAL)c[k];
+    *along = sum;
+    return square;
+}
+
 static TARGET double NAME(centre)(int64_t d, const void *row, double pre, double scale,
                                   const double *mean, void *out) {
     const REAL *z = row;
     REAL *y = out;
-    NAME(vector) s = {0};
+    NAME(vector) s0 = {0}, s1 = {0};
     int64_t i = 0;
     for (int64_t k = 0; k < d; k++) y[k] = (REAL)(scale * (pre * z[k]) - mean[k]);
-    for (; i + LANES <= d; i += LANES) s += NAME(load)(mean + i) * NAME(load_real)(y + i);
-    double sum = NAME(add_lanes)(s);
+    for (; i + 2 * LANES <= d; i += 2 * LANES) {
+        s0 += NAME(load)(mean + i) * NAME(load_real)(y + i);
+        s1 += NAME(load)(mean + i + LANES) * NAME(load_real)(y + i + LANES);
+    }
+    double sum = NAME(add_lanes)(s0 + s1);
     for (; i < d; i++) sum += mean[i] * y[i];
     return sum;
 }
 
+/* p->work = p->scale * g + p->base - p->weight * y, LANES of them; adds its product with x = mean +
+ * y to *gx and the square of x to *xx. */
+ZONAL__INLINE TARGET void NAME(gather)(const zonal__cpu_projection *p, int64_t i, const REAL *g,
+                                       const REAL *y, NAME(vector) * gx, NAME(vector) * xx) {
+    NAME(vector) own = NAME(load_real)(y + i), x = NAME(load)(p->mean + i) + own;
+    NAME(vector) sum = NAME(load_real)(g + i) * p->scale - own * p->weight;
+    if (p->base) sum += NAME(load)(p->base + i);
+    NAME(store)(p->work + i, sum);
+    *gx += sum * x;
+    *xx += x * x;
+}
+
 static TARGET void NAME(project)(int64_t d, void *gradient, const void *centred,
-                                 const zonal__cpu_projection *p) {
+                                 const zonal__cpu_projection *projection) {
+    const zonal__cpu_projection own = *projection, *p = &own; /* nobody else writes it */
     REAL *g = gradient;
     const REAL *y = centred;
     const double *mean = p->mean;
-    double *work = p->work, scale = p->scale, weight = p->weight, factor = p->factor;
-    NAME(vector) gx = {0}, xx = {0};
+    double *work = p->work, factor = p->factor;
+    NAME(vector) gx0 = {0}, gx1 = {0}, xx0 = {0}, xx1 = {0};
     int64_t i = 0;
-    for (int64_t k = 0; k < d; k++) work[k] = scale * g[k] - weight * y[k];
-    if (p->base)
-        for (int64_t k = 0; k < d; k++) work[k] += p->base[k];
-    for (; i + LANES <= d; i += LANES) {
-        NAME(vector) x = NAME(load)(mean + i) + NAME(load_real)(y + i);
-        gx += NAME(load)(work + i) * x;
-        xx += x * x;
+    for (; i + 2 * LANES <= d; i += 2 * LANES) {
+        NAME(gather)(p, i, g, y, &gx0, &xx0);
+        NAME(gather)(p, i + LANES, g, y, &gx1, &xx1);
     }
-    double along = NAME(add_lanes)(gx), square = NAME(add_lanes)(xx);
+    double along = NAME(add_lanes)(gx0 + gx1), square = NAME(add_lanes)(xx0 + xx1);
     for (; i < d; i++) {
         double x = mean[i] + y[i];
+        work[i] = p->scale * g[i] - p->weight * y[i] + (p->base ? p->base[i] : 0);
         along += work[i] * x;
         square += x * x;
     }

@@ -13,7 +13,6 @@
  */
 #define LANES ((int64_t)(VECTOR / sizeof(double)))
 typedef double NAME(vector) __attribute__((vector_size(VECTOR)));
-typedef REAL NAME(reals) __attribute__((vector_size(VECTOR / sizeof(double) * sizeof(REAL))));
 typedef REAL NAME(wide) __attribute__((vector_size(VECTOR)));
 
 ZONAL__INLINE TARGET NAME(vector) NAME(load)(const double *p) {
@@ -26,11 +25,16 @@ ZONAL__INLINE TARGET void NAME(store)(double *p, NAME(vector) v) {
     memcpy(p, &v, sizeof v);
 }
 
-/* LANES elements as doubles. */
+/* LANES elements as doubles. One by one it becomes one instruction; of __builtin_convertvector GCC
+ * makes five. */
 ZONAL__INLINE TARGET NAME(vector) NAME(load_real)(const REAL *p) {
-    NAME(reals) v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, NAME(vector));
+#if VECTOR == 64
+    return (NAME(vector)){p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]};
+#elif VECTOR == 32
+    return (NAME(vector)){p[0], p[1], p[2], p[3]};
+#else
+    return (NAME(vector)){p[0], p[1]};
+#endif
 }
 
 ZONAL__INLINE TARGET double NAME(add_lanes)(NAME(vector) v) {
@@ -79,6 +83,7 @@ static const zonal__cpu_kernels NAME(table) = {
     .narrow = NAME(narrow),
     .add = NAME(add),
     .dot = NAME(dot),
+    .moment_row = NAME(moment_row),
     .pair_tile = NAME(pair_tile),
     .survey_tile = NAME(survey_tile),
     .kl_sum_tile = NAME(kl_sum_tile),

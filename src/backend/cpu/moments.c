@@ -73,12 +73,12 @@ static void matrix_row(void *context, int64_t k, int thread) {
     zonal__work *work = context;
     const zonal__cpu_rows *rows = &work->rows;
     int64_t d = rows->dim;
-    double *c = work->c + k * d, *m = rows->mean, *full = rows->work + thread * d;
+    double *c = work->c + k * d;
+    (void)thread;
     c[k] -= 1 / (double)d;
-    for (int64_t j = 0; j < d; j++) full[j] = c[j] + m[k] * m[j];
-    work->square[k] = rows->kernels->dot(d, full, full);
-    work->am[k] = rows->kernels->dot(d, c, m);
-    rows->kernels->narrow(d, c, (char *)work->a + (size_t)(k * d) * rows->kernels->size);
+    work->square[k] = rows->kernels->moment_row(
+        d, c, rows->mean[k], rows->mean, (char *)work->a + (size_t)(k * d) * rows->kernels->size,
+        &work->am[k]);
 }
 
 /* gradient = A y for one chunk of rows. */

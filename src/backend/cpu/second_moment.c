@@ -75,21 +75,34 @@ static void sum_panel(void *context, int64_t turn, int thread) {
     }
 }
 
-/* The rows of one panel of C: groups added, divided by B, and mirrored tile by tile. */
+/* Rows [top, low) of C from column "top" on: groups added, divided by B. */
+static void join_rows(const zonal__cpu_second_moment *moment, int64_t top, int64_t low) {
+    int64_t d = moment->rows->dim;
+    double scale = 1 / (double)moment->rows->batch;
+    for (int64_t a = top; a < low; a++) {
+        double *row = moment->sums + a * d;
+        for (int64_t g = 1; g < moment->groups; g++) {
+            const double *other = moment->sums + (g * d + a) * d;
+            for (int64_t b = top; b < d; b++) row[b] += other[b];
+        }
+        for (int64_t b = top; b < d; b++) row[b] *= scale;
+    }
+}
+
+/* The rows of one panel of C, mirrored by small tiles: in columns that are a power of two long,
+ * more numbers than a tile has would not stay in the cache together. */
 static void join_panel(void *context, int64_t panel, int thread) {
+    enum { SIDE = 8 };
     zonal__cpu_second_moment *moment = context;
     int64_t d = moment->rows->dim, top = panel * PANEL, low = top + PANEL < d ? top + PANEL : d;
-    double *c = moment->sums, n = (double)moment->rows->batch;
+    double *c = moment->sums;
     (void)thread;
-    for (int64_t left = top; left < d; left += PANEL) {
-        int64_t right = left + PANEL < d ? left + PANEL : d;
-        for (int64_t a = top; a < low; a++)
-            for (int64_t b = left > a ? left : a; b < right; b++) {
-                double sum = c[a * d + b];
-                for (int64_t g = 1; g < moment->groups; g++) sum += c[(g * d + a) * d + b];
-                c[a * d + b] = c[b * d + a] = sum / n;
-            }
-    }
+    join_rows(moment, top, low);
+    for (int64_t up = top; up < low; up += SIDE)
+        for (int64_t left = up; left < d; left += SIDE)
+            for (int64_t a = up; a < up + SIDE && a < low; a++)
+                for (int64_t b = left > a ? left : a + 1; b < left + SIDE && b < d; b++)
+                    c[b * d + a] = c[a * d + b];
 }
 
 zonal_status zonal__cpu_second_moment_run(zonal__cpu_second_moment *moment, double **c) {

@@ -21,14 +21,17 @@
 #include "core/random.h"
 
 enum {
-    MOST_SLICES = 128, /* of a block */
-    CHUNK = 128        /* rows per product */
+    MOST_SLICES = 128, /* of a block of many rows */
+    CHUNK = 64,        /* rows per product */
+    LINE = 16,         /* numbers of a cache line */
+    FEW = 4            /* directions drawn at a time */
 };
 
 struct zonal__work {
     zonal__cpu_rows rows;
     int64_t slices, block; /* of them in a block */
     int64_t padded;        /* rows, rounded up to ZONAL__SLICE_BLOCK */
+    int64_t stride;        /* from slice to slice of u */
     int raw;
     double row_scale;
     uint64_t seed;
@@ -37,12 +40,13 @@ struct zonal__work {
     double *weight, *target; /* [knots] */
     void *directions;        /* REAL [block][dim] */
     double *shift;           /* [block]: a.m */
-    void *u;                 /* REAL [block][rows] */
+    void *u;                 /* REAL [block][stride], of which [rows] are used */
     double *statistic;       /* [slices] */
     double *units;           /* [threads][2 or 4][padded]: see zonal__cpu_slice */
-    double *sums;            /* [threads][2 + ZONAL__SLICE_WORK][knots] */
+    double *sums;            /* [threads][knots][ZONAL__SLICE_WORK]: whole cache lines */
+    double *factors;         /* [threads][2][knots]: of cos and sin in the derivatives */
     double *block_sums;      /* [block][2][knots]: sums over the rows of cos and sin */
-    double *draw;            /* [threads][dim] */
+    double *draw;            /* [threads][FEW][dim] */
     int64_t first, count;    /* the block being worked on */
     zonal__random random;
     const void *y; /* what is projected: centred rows, or raw ones */
@@ -60,6 +64,7 @@ static void destroy(zonal__work *work) {
     zonal__free(work->statistic);
     zonal__free(work->units);
     zonal__free(work->sums);
+    zonal__free(work->factors);
     zonal__free(work->block_sums);
     zonal__free(work->draw);
     zonal__free(work);
@@ -94,6 +99,13 @@ static int unit_arrays(const zonal__work *work) {
     return work->knot0 == 0 ? 2 : 4;
 }
 
+/* Half as many slices as dimensions: their projections then take half the rows' memory. For few
+ * rows twice as many, which halves the number of times that threads wait for each other. */
+static int64_t choose_block(int64_t rows, int64_t d) {
+    int64_t block = rows <= 512 ? d : d / 2, most = rows <= 512 ? 2 * MOST_SLICES : MOST_SLICES;
+    return block < 16 ? 16 : block > most ? most : block;
+}
+
 static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     const zonal__sliced *s = problem->sliced;
     int64_t d = problem->dim, threads = problem->threads;
@@ -101,22 +113,24 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
     work->raw = s->raw_rows;
     work->row_scale = s->row_scale;
     work->seed = s->seed;
-    /* half as many slices as dimensions: their projections then take half the rows' memory */
-    work->block = d / 2 < 16 ? 16 : d / 2 > MOST_SLICES ? MOST_SLICES : d / 2;
+    work->block = choose_block(problem->rows, d);
     if (work->block > s->slices) work->block = s->slices;
     work->padded =
         (problem->rows + ZONAL__SLICE_BLOCK - 1) / ZONAL__SLICE_BLOCK * ZONAL__SLICE_BLOCK;
+    /* an odd number of cache lines: a power of two would put all slices into a few cache sets */
+    work->stride = work->padded + LINE;
     ZONAL_TRY(fill_knots(s, work));
     ZONAL_TRY(zonal__cpu_rows_init(problem, s->raw_rows, &work->rows));
     size_t size = work->rows.kernels->size;
     ZONAL_TRY(zonal__alloc(work->block, (size_t)d * size, "the directions", &work->directions));
     ZONAL_TRY(ZONAL_NEW(&work->shift, work->block, "the directions"));
-    ZONAL_TRY(zonal__alloc(work->block, (size_t)problem->rows * size, "the projections", &work->u));
+    ZONAL_TRY(zonal__alloc(work->block, (size_t)work->stride * size, "the projections", &work->u));
     ZONAL_TRY(ZONAL_NEW(&work->statistic, s->slices, "the statistics"));
     ZONAL_TRY(ZONAL_NEW(&work->units, threads * unit_arrays(work) * work->padded, "the units"));
-    ZONAL_TRY(ZONAL_NEW(&work->sums, threads * (2 + ZONAL__SLICE_WORK) * work->knots, "the sums"));
+    ZONAL_TRY(ZONAL_NEW(&work->sums, threads * work->knots * ZONAL__SLICE_WORK, "the sums"));
+    ZONAL_TRY(ZONAL_NEW(&work->factors, threads * 2 * work->knots, "the sums"));
     ZONAL_TRY(ZONAL_NEW(&work->block_sums, work->block * 2 * work->knots, "the sums"));
-    return ZONAL_NEW(&work->draw, threads * d, "the directions");
+    return ZONAL_NEW(&work->draw, threads * FEW * d, "the directions");
 }
 
 static zonal_status create(const zonal__problem *problem, zonal__work **out) {
@@ -124,23 +138,27 @@ static zonal_status create(const zonal__problem *problem, zonal__work **out) {
 }
 
 static size_t scratch_bytes(const zonal__work *work) {
-    size_t d = (size_t)work->rows.dim, n = (size_t)work->rows.rows, block = (size_t)work->block;
+    size_t d = (size_t)work->rows.dim, block = (size_t)work->block;
     size_t threads = (size_t)work->rows.threads, knots = (size_t)work->knots;
     size_t doubles = 2 * knots + block + (size_t)work->slices + 2 * block * knots +
                      threads * ((size_t)unit_arrays(work) * (size_t)work->padded +
-                                (2 + ZONAL__SLICE_WORK) * knots + d);
+                                (2 + ZONAL__SLICE_WORK) * knots + FEW * d);
     return sizeof *work + zonal__cpu_rows_bytes(&work->rows) +
-           block * (d + n) * work->rows.kernels->size + doubles * sizeof(double);
+           block * (d + (size_t)work->stride) * work->rows.kernels->size + doubles * sizeof(double);
 }
 
-static void draw_direction(void *context, int64_t i, int thread) {
+/* Slices FEW i ... FEW i + 3 of the block, or as many as it has. */
+static void draw_directions(void *context, int64_t i, int thread) {
     zonal__work *work = context;
     const zonal__cpu_rows *rows = &work->rows;
-    double *a = work->draw + thread * rows->dim;
-    zonal__random_direction(&work->random, (uint64_t)(work->first + i), rows->dim, a);
-    work->shift[i] = work->raw ? 0 : rows->kernels->dot(rows->dim, a, rows->mean);
-    rows->kernels->narrow(rows->dim, a,
-                          (char *)work->directions + (size_t)(i * rows->dim) * rows->kernels->size);
+    int64_t d = rows->dim, first = FEW * i, end = first + FEW;
+    double *a = work->draw + thread * FEW * d;
+    zonal__random_four_directions(&work->random, (uint64_t)(work->first + first), d, a);
+    for (int64_t k = first; k < end && k < work->count; k++, a += d) {
+        work->shift[k] = work->raw ? 0 : rows->kernels->dot(d, a, rows->mean);
+        rows->kernels->narrow(d, a,
+                              (char *)work->directions + (size_t)(k * d) * rows->kernels->size);
+    }
 }
 
 /* u[slice][row] = a.y for a chunk of rows. */
@@ -160,7 +178,7 @@ static void project_chunk(void *context, int64_t chunk, int thread) {
                                               .b = (const char *)work->y + (size_t)(i * d) * size,
                                               .ldb = d,
                                               .c = (char *)work->u + (size_t)i * size,
-                                              .ldc = rows->rows});
+                                              .ldc = work->stride});
 }
 
 /* gradient[row] += sum over the block's slices of u[slice][row] a */
@@ -176,7 +194,7 @@ static void spread_chunk(void *context, int64_t chunk, int thread) {
                                               .n = d,
                                               .k = work->count,
                                               .a = (char *)work->u + (size_t)i * size,
-                                              .lda = rows->rows,
+                                              .lda = work->stride,
                                               .b = work->directions,
                                               .ldb = d,
                                               .beta = work->first > 0,
@@ -187,17 +205,17 @@ static void spread_chunk(void *context, int64_t chunk, int thread) {
 static zonal__cpu_slice slice_of(const zonal__work *work, int64_t i, int thread) {
     const zonal__cpu_rows *rows = &work->rows;
     double *units = work->units + thread * unit_arrays(work) * work->padded;
-    double *sums = work->sums + (int64_t)thread * (2 + ZONAL__SLICE_WORK) * work->knots;
-    zonal__cpu_slice slice = {.n = rows->rows,
-                              .s = (char *)work->u + (size_t)(i * rows->rows) * rows->kernels->size,
-                              .scale = work->row_scale,
-                              .shift = work->shift[i],
-                              .knots = work->knots,
-                              .knot0 = work->knot0,
-                              .step = work->step,
-                              .z_re = units,
-                              .z_im = units + work->padded,
-                              .work = sums + 2 * work->knots};
+    zonal__cpu_slice slice = {
+        .n = rows->rows,
+        .s = (char *)work->u + (size_t)(i * work->stride) * rows->kernels->size,
+        .scale = work->row_scale,
+        .shift = work->shift[i],
+        .knots = work->knots,
+        .knot0 = work->knot0,
+        .step = work->step,
+        .z_re = units,
+        .z_im = units + work->padded,
+        .work = work->sums + (int64_t)thread * work->knots * ZONAL__SLICE_WORK};
     if (work->knot0 != 0) {
         slice.w_re = units + 2 * work->padded;
         slice.w_im = units + 3 * work->padded;
@@ -218,7 +236,7 @@ static void finish_slice(const zonal__work *work, int64_t i, int thread,
     int knots = work->knots;
     double n = (double)work->rows.batch, statistic = 0;
     const double *re = work->block_sums + i * 2 * knots, *im = re + knots;
-    double *gradient_re = work->sums + (int64_t)thread * (2 + ZONAL__SLICE_WORK) * knots;
+    double *gradient_re = work->factors + (int64_t)thread * 2 * knots;
     double *gradient_im = gradient_re + knots;
     for (int k = 0; k < knots; k++) {
         double t = work->knot0 + k * work->step;
@@ -288,7 +306,7 @@ static zonal_status compute(zonal__work *work, const void *x, double *value, voi
     for (work->first = 0; work->first < work->slices; work->first += work->block) {
         int64_t left = work->slices - work->first;
         work->count = left < work->block ? left : work->block;
-        zonal__cpu_parallel(work->count, draw_direction, work);
+        zonal__cpu_parallel((work->count + FEW - 1) / FEW, draw_directions, work);
         zonal__cpu_parallel(chunks, project_chunk, work);
         ZONAL_TRY(work_block(work));
         if (gradient) zonal__cpu_parallel(chunks, spread_chunk, work);

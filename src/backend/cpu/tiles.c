@@ -45,6 +45,29 @@ static char *row_at(const zonal__cpu_rows *rows, const void *base, int64_t i) {
     return (char *)base + (size_t)(i * rows->dim) * rows->kernels->size;
 }
 
+/* The tile's products. On the diagonal only those right of it are wanted, so it is cut into strips
+ * of rows that begin there. */
+static void multiply(const zonal__cpu_rows *rows, const zonal__cpu_tile *tile) {
+    enum { STRIP = 32 };
+    size_t size = rows->kernels->size;
+    int64_t tall = tile->diagonal ? STRIP : tile->rows;
+    for (int64_t top = 0; top < tile->rows; top += tall) {
+        int64_t left = tile->diagonal ? top : 0;
+        zonal__cpu_multiply(
+            rows->kernels,
+            &(zonal__cpu_product){.transpose_b = 1,
+                                  .m = tile->rows - top < tall ? tile->rows - top : tall,
+                                  .n = tile->cols - left,
+                                  .k = tile->dim,
+                                  .a = row_at(rows, tile->row_y, top),
+                                  .lda = tile->dim,
+                                  .b = row_at(rows, tile->col_y, left),
+                                  .ldb = tile->dim,
+                                  .c = (char *)tile->s + (size_t)(top * tile->cols + left) * size,
+                                  .ldc = tile->cols});
+    }
+}
+
 void zonal__cpu_tiles_meet(zonal__cpu_tiles *tiles, int64_t i, zonal__cpu_meeting *meeting,
                            int thread) {
     const zonal__cpu_rows *rows = tiles->rows;
@@ -57,16 +80,7 @@ void zonal__cpu_tiles_meet(zonal__cpu_tiles *tiles, int64_t i, zonal__cpu_meetin
     tile->row_offset = rows->offset + row;
     tile->row_y = row_at(rows, rows->centred, row);
     tile->s = (char *)tiles->products + (size_t)(thread * side * side) * rows->kernels->size;
-    zonal__cpu_multiply(rows->kernels, &(zonal__cpu_product){.transpose_b = 1,
-                                                             .m = tile->rows,
-                                                             .n = tile->cols,
-                                                             .k = tile->dim,
-                                                             .a = tile->row_y,
-                                                             .lda = tile->dim,
-                                                             .b = tile->col_y,
-                                                             .ldb = tile->dim,
-                                                             .c = tile->s,
-                                                             .ldc = tile->cols});
+    multiply(rows, tile);
     tiles->visit(tiles->context, meeting);
 }
 

@@ -1,11 +1,12 @@
 /*
- * exp, expm1 and sincos in double, as straight lines of + - * and integer shifts: a loop around one
- * of them becomes vector code of any width. Measured against long double (test_cpu.c):
+ * exp, expm1, sine and cosine in double, as straight lines of + - * and integer shifts: a loop
+ * around one of them becomes vector code of any width. Measured against long double (test_cpu.c):
  *
  *     function            domain                 largest error
  *     zonal__exp          all doubles            1.1 ulp; subnormal results to half the last place
  *     zonal__expm1_small  |x| <= 1               1.5 ulp
  *     zonal__sincos       |x| <= 2^20            2e-16 absolute
+ *     zonal__sincos_turns |x| <= 2^18            2e-13 absolute; half the time of zonal__sincos
  *
  * NaN gives NaN. The rounding mode must be to nearest.
  */
@@ -113,6 +114,31 @@ ZONAL__INLINE void zonal__sincos(double x, double *sine, double *cosine) {
     double first = quarter & 1 ? c : s, second = quarter & 1 ? s : c;
     *sine = quarter & 2 ? -first : first;
     *cosine = (quarter + 1) & 2 ? -second : second;
+}
+
+/* sin and cos of 2 pi x: the nearest whole turn is taken off, Taylor's series of a quarter of what
+ * is left, at most pi/4, to its 14th power, and that angle doubled twice. */
+ZONAL__INLINE void zonal__sincos_turns(double x, double *sine, double *cosine) {
+    double f = x - ((x + zonal__rounder) - zonal__rounder), z = f * f;
+    double s = 5.692172921967927e-08;
+    s = s * z - 3.598843235212085e-06;
+    s = s * z + 0.00016044118478735983;
+    s = s * z - 0.004681754135318688;
+    s = s * z + 0.07969262624616705;
+    s = s * z - 0.6459640975062463;
+    s = s * z + 1.5707963267948966;
+    s *= f;
+    double c = -6.386603083791852e-09;
+    c = c * z + 4.710874778818172e-07;
+    c = c * z - 2.5202042373060607e-05;
+    c = c * z + 0.0009192602748394266;
+    c = c * z - 0.02086348076335296;
+    c = c * z + 0.25366950790104803;
+    c = c * z - 1.2337005501361697;
+    c = c * z + 1.0;
+    double s2 = 2 * s * c, c2 = 1 - 2 * s * s;
+    *sine = 2 * s2 * c2;
+    *cosine = 1 - 2 * s2 * s2;
 }
 
 #endif
