@@ -188,6 +188,13 @@ static turn *turn_of(zonal__feed *f, int64_t step) {
     return &f->turns[step % ZONAL__FEED_TURNS];
 }
 
+/* The views of the set have been made before anything is written there: what is put on the stream
+ * of copies waits for that, but decoders do not wait for their stream. */
+static zonal_status wait_for_views(zonal__feed *f, const turn *t) {
+    if (f->jpeg) return zonal__device_event_wait(f->device, t->used);
+    return zonal__device_event_hold(f->device, t->used, f->copies);
+}
+
 zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batch **batch,
                                  int *number) {
     turn *t = turn_of(f, f->next), *before = turn_of(f, f->next + 1);
@@ -197,7 +204,7 @@ zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batc
     if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(f->device, before->copied));
     if (t->in_use) {
         ZONAL_TRY(zonal__device_event_wait(f->device, t->copied));
-        ZONAL_TRY(zonal__device_event_hold(f->device, t->used, f->copies));
+        ZONAL_TRY(wait_for_views(f, t));
     }
     ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
     ZONAL_TRY(zonal__device_event_record(f->device, t->copied, f->copies));
