@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
-tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed
+tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed test_cuda_jpeg
     test_cuda_trainer test_cuda_neighbours test_cuda_nn_launch test_cuda_nn test_cuda_optimiser
     test_cuda_convolution test_cuda_fold test_cuda_classifier test_cuda_libraries test_cuda_ranks
     test_nn_ranks test_ranks_training test_nccl)

@@ -109,6 +109,10 @@ static int run(int argc, char **argv) {
  * processors that others use as well they spin away each other's time: training took ten times as
  * long. Threads that sleep instead cost nothing that could be measured on two cores.
  *
+ * CUDA puts the streams of a program into 8 queues of the GPU, and those of its JPEG decoders then
+ * stand behind a training step: files took 23 ms to decode instead of 9 (results/data.md). It reads
+ * its setting when it begins, which is later.
+ *
  * OpenBLAS, below LAPACK, starts a thread for each processor, and each takes 128 MiB of addresses
  * or, where they are limited (ulimit -v), asks for them for ever. One thread is all that is used.
  */
@@ -136,6 +140,7 @@ static void choose_for_libraries(int argc, char **argv) {
     int sleep = argc > 1 && runs_networks(argv[1]) && !getenv("OMP_WAIT_POLICY") &&
                 !getenv("GOMP_SPINCOUNT");
     int alone = addresses_limited(&limit) && !getenv("OPENBLAS_NUM_THREADS");
+    if (setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0) return;
     if (sleep && setenv("OMP_WAIT_POLICY", "PASSIVE", 1) != 0) return;
     if (alone && setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0) return;
     if (sleep || alone) begin_again(argv);

@@ -25,7 +25,6 @@ typedef struct turn {
     zonal__view *views[ZONAL__LOADER_GROUPS]; /* device */
     zonal__view *drawn[ZONAL__LOADER_GROUPS]; /* pinned; resident */
     zonal__image_place *placed;               /* pinned; the device decodes */
-    zonal__jpeg_engine *jpeg;                 /* likewise */
     void *copied, *used;                      /* events */
     int in_use;                               /* 1 once the events have been recorded */
 } turn;
@@ -54,6 +53,7 @@ struct zonal__feed {
     zonal__loader *loader; /* streamed */
 
     const zonal__jpeg_table *jpeg; /* NULL: the host decodes */
+    zonal__jpeg_engine *jpegs;     /* one for both sets: a step's files wait for those before */
     zonal__jpeg_file *files;       /* [own]: of the step that is prepared */
     zonal__decoder *decoder;       /* for those that the device refuses; NULL: none so far */
     zonal__image decoded;
@@ -155,7 +155,7 @@ static zonal_status decode_step(zonal__feed *f, turn *t, const zonal__batch *raw
                                              pixel_bytes(&t->placed[i])));
         at += (pixel_bytes(&t->placed[i]) + 15) / 16 * 16;
     }
-    status = f->jpeg->decode(t->jpeg, f->copies, files, f->files);
+    status = f->jpeg->decode(f->jpegs, f->copies, files, f->files);
     return status == ZONAL_FORMAT ? decode_all_here(f, raw, t) : status;
 }
 
@@ -188,6 +188,13 @@ static turn *turn_of(zonal__feed *f, int64_t step) {
     return &f->turns[step % ZONAL__FEED_TURNS];
 }
 
+/* The views of the set have been made before anything is written there: what is put on the stream
+ * of copies waits for that, but a decoder need not wait for its stream. */
+static zonal_status wait_for_views(zonal__feed *f, const turn *t) {
+    if (f->jpeg) return zonal__device_event_wait(f->device, t->used);
+    return zonal__device_event_hold(f->device, t->used, f->copies);
+}
+
 zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batch **batch,
                                  int *number) {
     turn *t = turn_of(f, f->next), *before = turn_of(f, f->next + 1);
@@ -197,7 +204,7 @@ zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batc
     if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(f->device, before->copied));
     if (t->in_use) {
         ZONAL_TRY(zonal__device_event_wait(f->device, t->copied));
-        ZONAL_TRY(zonal__device_event_hold(f->device, t->used, f->copies));
+        ZONAL_TRY(wait_for_views(f, t));
     }
     ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
     ZONAL_TRY(zonal__device_event_record(f->device, t->copied, f->copies));
@@ -260,9 +267,8 @@ static zonal_status alloc_device(zonal__feed *f, size_t bytes, const char *what,
     return status;
 }
 
-static zonal_status make_jpeg(zonal__feed *f, turn *t) {
+static zonal_status make_placed(zonal__feed *f, turn *t) {
     void *memory;
-    ZONAL_TRY(f->jpeg->create(f->device, &t->jpeg));
     ZONAL_TRY(zonal__device_pinned_alloc(f->device, (size_t)f->own * sizeof *t->placed, &memory));
     t->placed = memory;
     return ZONAL_OK;
@@ -281,7 +287,7 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
         t->drawn[g] = memory;
     }
     if (f->resident) return ZONAL_OK;
-    if (f->jpeg) ZONAL_TRY(make_jpeg(f, t));
+    if (f->jpeg) ZONAL_TRY(make_placed(f, t));
     ZONAL_TRY(alloc_device(f, zonal__loader_most_bytes(f->loader), "images", &t->pixels));
     return alloc_device(f, (size_t)f->own * sizeof(zonal__image_place), "images", &t->places);
 }
@@ -337,6 +343,7 @@ static zonal_status choose_data_location(zonal__feed *f) {
 /* Before the workers read. */
 static zonal_status let_device_decode(zonal__feed *f) {
     ZONAL_TRY(zonal__device_jpeg(f->device, &f->jpeg));
+    ZONAL_TRY(f->jpeg->create(f->device, &f->jpegs));
     ZONAL_TRY(ZONAL_NEW(&f->files, f->own, "the files of a batch"));
     f->options.loader.source->encoded_side = zonal__loader_max_side(&f->options.loader);
     return ZONAL_OK;
@@ -390,7 +397,6 @@ static void drop_turn(zonal__feed *f, turn *t) {
         if (t->drawn[g]) zonal__device_pinned_free(f->device, t->drawn[g]);
     }
     if (t->placed) zonal__device_pinned_free(f->device, t->placed);
-    if (f->jpeg) f->jpeg->destroy(t->jpeg);
     zonal__device_event_destroy(f->device, t->copied);
     zonal__device_event_destroy(f->device, t->used);
 }
@@ -399,7 +405,10 @@ void zonal__feed_destroy(zonal__feed *f) {
     if (!f) return;
     for (int i = 0; i < ZONAL__FEED_TURNS; i++) drop_turn(f, &f->turns[i]);
     zonal__loader_destroy(f->loader);
-    if (f->jpeg) f->options.loader.source->encoded_side = 0;
+    if (f->jpeg) {
+        f->options.loader.source->encoded_side = 0;
+        f->jpeg->destroy(f->jpegs);
+    }
     zonal__free(f->files);
     zonal__decoder_destroy(f->decoder);
     zonal__image_fini(&f->decoded);

@@ -177,10 +177,13 @@ static zonal_status decode(zonal__jpeg *jpeg, const zonal__encoded *in,
     return ZONAL_OK;
 }
 
+/* libjpeg begins anew, since it keeps tables: a file that lacks some would be decoded by those of
+ * whichever file came before it in this thread. That takes half a microsecond. */
 zonal_status zonal__jpeg_decode(zonal__jpeg *jpeg, const zonal__encoded *in,
                                 const zonal__decode_options *options, zonal__image *image) {
     zonal_status status;
-    jpeg->errors.msg_code = 0;
+    jpeg_destroy_decompress(&jpeg->codec);
+    ZONAL_TRY(start(jpeg));
     if (setjmp(jpeg->failed)) {
         jpeg_abort_decompress(&jpeg->codec);
         return failure(jpeg, in->name);

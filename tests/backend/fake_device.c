@@ -1,5 +1,6 @@
 #include "fake_device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,14 @@ typedef struct block {
 
 typedef struct mark { /* a stream or an event */
     int index;
+    int number; /* a stream's; of an event: the stream's where it was recorded last; 0: NULL's */
+    int waited; /* of an event: the host has waited for it since */
 } mark;
+
+/* Whether a stream, by its number, holds an event that the host has not waited for; beyond so many
+ * streams numbers are used again. */
+enum { MOST_STREAMS = 1 << 12 };
+static char behind[MOST_STREAMS];
 
 static block blocks[MOST_BLOCKS];
 static fake_counts counts[FAKE_DEVICES];
@@ -134,7 +142,10 @@ static zonal_status make_mark(const zonal__device *d, void **out) {
 }
 
 static zonal_status make_stream(const zonal__device *d, void **out) {
+    static atomic_int made;
     ZONAL_TRY(make_mark(d, out));
+    ((mark *)*out)->number = 1 + made++ % (MOST_STREAMS - 1);
+    behind[((mark *)*out)->number] = 0;
     counts[d->index].streams++;
     return ZONAL_OK;
 }
@@ -172,21 +183,34 @@ static zonal_status copy_on(const zonal__device *d, void *stream, void *to, cons
     return ZONAL_OK;
 }
 
-static zonal_status both(const zonal__device *d, void *event, void *stream) {
+static zonal_status record(const zonal__device *d, void *event, void *stream) {
+    mark *m = event;
     own(d->index, event);
     own(d->index, stream);
+    m->number = stream ? ((mark *)stream)->number : 0;
+    m->waited = 0;
+    return ZONAL_OK;
+}
+
+static zonal_status hold(const zonal__device *d, void *event, void *stream) {
+    own(d->index, event);
+    own(d->index, stream);
+    if (stream && !((mark *)event)->waited) behind[((mark *)stream)->number] = 1;
     return ZONAL_OK;
 }
 
 static zonal_status wait_event(const zonal__device *d, void *event) {
+    mark *m = event;
     own(d->index, event);
+    m->waited = 1;
+    if (m->number) behind[m->number] = 0;
     return ZONAL_OK;
 }
 
 static zonal_status time_once(const zonal__device *d,
                               zonal_status (*enqueue)(void *context, void *stream), void *context,
                               int graph, int warm, int runs, double *microseconds) {
-    mark stream = {d->index};
+    mark stream = {.index = d->index};
     (void)graph, (void)warm, (void)runs;
     *microseconds = 1;
     return enqueue(context, &stream);
@@ -212,8 +236,8 @@ static const zonal__runtime runtime = {.alloc = alloc_memory,
                                        .copy_on = copy_on,
                                        .event_create = make_event,
                                        .event_destroy = drop_event,
-                                       .event_record = both,
-                                       .event_hold = both,
+                                       .event_record = record,
+                                       .event_hold = hold,
                                        .event_wait = wait_event,
                                        .time = time_once,
                                        .event_done = is_done};
@@ -649,6 +673,8 @@ static zonal_status make_jpeg(const zonal__device *device, zonal__jpeg_engine **
 static zonal_status decode_jpegs(zonal__jpeg_engine *e, void *stream, int64_t count,
                                  const zonal__jpeg_file *files) {
     own(e->index, stream);
+    CHECK_MSG(!stream || !behind[((const mark *)stream)->number],
+              "decoding does not wait for its stream");
     if (fake_jpeg.refuses && count > 0) return ZONAL_FAIL(ZONAL_FORMAT, "refused");
     for (int64_t i = 0; i < count; i++) {
         size_t bytes = (size_t)files[i].width * (size_t)files[i].height * 3;

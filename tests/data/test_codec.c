@@ -11,6 +11,7 @@
 #include "failing_alloc.h"
 #include "folder.h"
 #include "image_file.h"
+#include "made_jpeg.h"
 #include "test.h"
 
 enum { WIDTH = 32, HEIGHT = 16 };
@@ -503,9 +504,101 @@ static void test_plain_markers(void) {
         with.count += 2;
         with.at[scan] = 0xff;
         with.at[scan + 1] = (unsigned char)marker;
-        /* An end is an end wherever it comes, and RST0 comes first. */
-        CHECK_MSG(is_plain(&with) == (marker == 0xd9 || marker == 0xd0), "marker %02x", marker);
+        /* An end is an end wherever it comes. */
+        CHECK_MSG(is_plain(&with) == (marker == 0xd9), "marker %02x", marker);
     }
+}
+
+/* Restarts: all of them, in their order, where they are announced. */
+static void test_plain_restarts(void) {
+    const made_jpeg j = {100, 40, 2, 1, 3, 2}; /* 7 x 5 units: 17 restarts */
+    image_file file, other;
+    int found = 0;
+    file.count = made_jpeg_write(&j, file.at);
+    CHECK(is_plain(&file));
+    for (size_t i = 0; i + 1 < file.count; i++) {
+        if (file.at[i] != 0xff || file.at[i + 1] < 0xd0 || file.at[i + 1] > 0xd7) continue;
+        CHECK(file.at[i + 1] == 0xd0 + found++ % 8);
+        other = file;
+        other.at[i + 1] = (unsigned char)(0xd0 + (found % 8));
+        CHECK_MSG(!is_plain(&other), "restart %d has another number", found - 1);
+        other = file;
+        memmove(other.at + i, other.at + i + 2, other.count - i - 2);
+        other.count -= 2;
+        CHECK_MSG(!is_plain(&other), "restart %d is missing", found - 1);
+    }
+    CHECK(found == 17);
+}
+
+/* Changes a bit of what comes before the codes: libjpeg finds nothing wrong with the tables of what
+ * still passes for plain. */
+static void test_plain_tables(void) {
+    static const char *const wrong[] = {"Bogus", "not defined", "Unsupported", "Invalid",
+                                        "two sizes"};
+    zonal__decoder *decoder;
+    zonal__image image = {0};
+    image_file file, other;
+    int plain = 0, refused = 0;
+    if (!can_decode("colour.jpg")) SKIP("this build reads no JPEG");
+    if (!image_file_load("colour.jpg", &file) || !CHECK_OK(zonal__decoder_create(&decoder))) return;
+    for (size_t bit = 16; file.at[bit / 8] != 0xff || file.at[bit / 8 + 1] != 0xda; bit++) {
+        other = file;
+        other.at[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        plain += is_plain(&other);
+        if (zonal__image_decode(decoder, other.at, other.count, "other", NULL, &image) == ZONAL_OK)
+            continue;
+        refused++;
+        for (size_t i = 0; is_plain(&other) && i < sizeof wrong / sizeof wrong[0]; i++)
+            CHECK_MSG(!strstr(zonal_last_error()->message, wrong[i]), "bit %zu: %s", bit,
+                      zonal_last_error()->message);
+    }
+    CHECK(plain > 100 && refused > 100);
+    zonal__image_fini(&image);
+    zonal__decoder_destroy(decoder);
+}
+
+/* Status and sentence of a file that is left to a device if it is plain. */
+static zonal_status decode_with(zonal__decoder *decoder, const image_file *file, int encoded_side,
+                                zonal__image *image, zonal_error *error) {
+    const zonal__decode_options options = {.encoded_side = encoded_side};
+    zonal_status status = zonal__image_decode(decoder, file->at, file->count, "f", &options, image);
+    *error = *zonal_last_error();
+    return status;
+}
+
+/* What libjpeg refuses by its head or for its length it refuses in the same words where a device
+ * decodes, and odd files are decoded as ever. */
+static void test_same_words(void) {
+    static const char *const odd[] = {"grey.jpg", "cmyk.jpg", "progressive.jpg", "turned.jpg"};
+    enum { NARROW = sizeof odd / sizeof odd[0], DEEP, CUT, EMPTY, NO_TABLES, CASES };
+    zonal__decoder *decoder;
+    zonal__image here = {0}, there = {0};
+    if (!can_decode("colour.jpg")) SKIP("this build reads no JPEG");
+    if (!CHECK_OK(zonal__decoder_create(&decoder))) return;
+    for (int i = 0; i < CASES; i++) {
+        const made_jpeg j = {60, 40, i == NARROW ? 4 : 2, 1, 9, 0};
+        zonal_error words[2];
+        image_file file;
+        file.count = made_jpeg_write(&j, file.at);
+        if (i < NARROW && !image_file_load(odd[i], &file)) break;
+        if (i == DEEP) file.at[6] = 12; /* bits of a sample */
+        if (i == CUT) file.count -= 30;
+        if (i == EMPTY) file.count = 60;
+        if (i == NO_TABLES) file.at[22] = 0xfe; /* steps become a comment */
+        zonal_status want = decode_with(decoder, &file, 0, &here, &words[0]);
+        CHECK_MSG((want == ZONAL_OK) == (i <= NARROW), "case %d: %s", i, words[0].message);
+        CHECK_MSG(decode_with(decoder, &file, 512, &there, &words[1]) == want, "case %d", i);
+        if (want == ZONAL_OK)
+            CHECK(there.encoded == 0 && there.width == here.width &&
+                  memcmp(here.pixels, there.pixels,
+                         (size_t)here.width * (size_t)here.height * (size_t)here.channels) == 0);
+        else
+            CHECK_MSG(strcmp(words[0].message, words[1].message) == 0, "%s; %s", words[0].message,
+                      words[1].message);
+    }
+    zonal__image_fini(&here);
+    zonal__image_fini(&there);
+    zonal__decoder_destroy(decoder);
 }
 
 static void test_stays_encoded(void) {
@@ -542,6 +635,9 @@ static void test_stays_encoded(void) {
 static const test_case tests[] = {
     {"plain jpeg", test_plain_jpeg},
     {"plain jpeg: markers", test_plain_markers},
+    {"plain jpeg: restarts", test_plain_restarts},
+    {"plain jpeg: tables", test_plain_tables},
+    {"plain jpeg: the same words", test_same_words},
     {"stays encoded", test_stays_encoded},
     {"names", test_names},
     {"kept images", test_kept_images},

@@ -9,6 +9,7 @@
 #include "data/feed.h"
 #include "folder.h"
 #include "image_file.h"
+#include "made_jpeg.h"
 #include "test.h"
 
 enum { BATCH = 8, SIDE = 16, STEPS = 6, COPIES = 9 };
@@ -22,9 +23,25 @@ static void put(test_folder *folder, const char *name, const image_file *file, s
     CHECK(fclose(stream) == 0);
 }
 
-/* Plain files, odd ones, and one that was cut off. */
+static void put_made(test_folder *folder, const char *name, const made_jpeg *j) {
+    unsigned char *file = malloc(made_jpeg_most(j));
+    FILE *stream = fopen(test_folder_file(folder, name), "wb");
+    if (CHECK(file && stream)) {
+        size_t count = made_jpeg_write(j, file);
+        CHECK(fwrite(file, 1, count, stream) == count);
+    }
+    if (stream) CHECK(fclose(stream) == 0);
+    free(file);
+}
+
+/* Plain files, odd ones, one that was cut off and one of 12 bits. */
 static int fill_folder(test_folder *folder) {
     static const char *const odd[] = {"grey.jpg", "cmyk.jpg", "progressive.jpg", "turned.jpg"};
+    static const made_jpeg made[] = {{60, 44, 2, 2, 1, 0},  {45, 61, 1, 1, 2, 3},
+                                     {50, 50, 1, 2, 3, 0},  {51, 20, 2, 1, 4, 0},
+                                     {50, 40, 4, 1, 5, 0},  /* 4:1:1 */
+                                     {900, 40, 2, 2, 6, 0}, /* over the largest side */
+                                     {1, 1, 2, 2, 7, 0}};
     image_file file;
     char name[32];
     if (!CHECK(test_folder_make(folder)) || !image_file_load("colour.jpg", &file)) return 0;
@@ -32,7 +49,14 @@ static int fill_folder(test_folder *folder) {
         snprintf(name, sizeof name, "%d.jpg", i);
         put(folder, name, &file, file.count);
     }
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        snprintf(name, sizeof name, "made%zu.jpg", i);
+        put_made(folder, name, &made[i]);
+    }
     put(folder, "cut.jpg", &file, file.count - 10);
+    file.count = made_jpeg_write(&made[0], file.at);
+    file.at[6] = 12;
+    put(folder, "deep.jpg", &file, file.count);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
         if (image_file_load(odd[i], &file)) put(folder, odd[i], &file, file.count);
     return 1;

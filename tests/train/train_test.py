@@ -157,6 +157,22 @@ def test_folder():
             (active,) = spins(OMP_WAIT_POLICY="ACTIVE")
             assert int(active) > 1000000
 
+    @case("CUDA gets a queue for each stream, unless the user has chosen")
+    def _():
+        def queues(**chosen):
+            """As the program set it before it began once more, which it does to have threads sleep."""
+            names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_DEVICE_MAX_CONNECTIONS")
+            kept = {k: v for k, v in os.environ.items() if k not in names}
+            process = start(*TEXTURES, "--quiet", "--steps", 100000, "--out", "set", env={**kept, **chosen})
+            wait_for(lambda: os.path.exists("set/metrics.jsonl"), process)
+            found = read(f"/proc/{process.pid}/environ").split(b"\0")
+            process.kill()
+            process.communicate()
+            shutil.rmtree("set")
+            return [entry.split(b"=")[1] for entry in found if entry.startswith(b"CUDA_DEVICE_MAX")]
+
+        assert queues() == [b"32"] and queues(CUDA_DEVICE_MAX_CONNECTIONS="4") == [b"4"]
+
     @case("its metrics: one step and one monitor at each logged step, and every checkpoint")
     def _():
         found = lines("runs/textures-disk-1")

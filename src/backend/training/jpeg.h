@@ -23,8 +23,10 @@ typedef struct zonal__jpeg_file {
 typedef struct zonal__jpeg_table {
     /* ZONAL_UNSUPPORTED, with the remedy, where the library or the hardware is missing. */
     zonal_status (*create)(const zonal__device *device, zonal__jpeg_engine **out);
-    /* Puts the work on the stream. The files must stay until it is done, and the engine takes no
-     * others until then. ZONAL_FORMAT where one of them cannot be decoded. */
+    /* Later work of the stream waits for the pixels, but decoding may begin at once, whatever the
+     * stream has to do before (nvJPEG's does on some GPUs): the caller waits until the pixels'
+     * memory may be written. The call may last until the files are decoded. They must stay until
+     * then, and the engine takes no others. ZONAL_FORMAT where one of them cannot be decoded. */
     zonal_status (*decode)(zonal__jpeg_engine *engine, void *stream, int64_t count,
                            const zonal__jpeg_file *files);
     void (*destroy)(zonal__jpeg_engine *engine); /* accepts NULL */
