@@ -4,9 +4,13 @@
  * two pinned buffers in turn. Streamed: all three come from the loader's pinned memory, into one of
  * two sets of device buffers, on a stream of copies of its own.
  *
- * Events keep the two apart: "copied" tells the computing stream that a set is there, and the
- * processor that the pinned memory may be overwritten; "used" tells the copies that the views have
- * been made of a set.
+ * Ahead, the views of a step are made on a stream of their own while the step before computes, into
+ * one of two sets; else on the caller's stream, into the only one.
+ *
+ * Events keep them apart: "copied" tells the stream of the views that a set is there, and the
+ * processor that the pinned memory may be overwritten; "made" tells the caller's stream that the
+ * views are there, and the copies that their set may be overwritten; "used" tells the stream of the
+ * views that the caller has done with them.
  */
 #include "data/feed.h"
 
@@ -25,7 +29,8 @@ typedef struct turn {
     zonal__view *views[ZONAL__LOADER_GROUPS]; /* device */
     zonal__view *drawn[ZONAL__LOADER_GROUPS]; /* pinned; resident */
     zonal__image_place *placed;               /* pinned; the device decodes */
-    void *copied, *used;                      /* events */
+    void *out[ZONAL__LOADER_GROUPS];          /* device: the views; not ahead: the first one's */
+    void *copied, *made, *used;               /* events */
     int in_use;                               /* 1 once the events have been recorded */
 } turn;
 
@@ -34,8 +39,7 @@ struct zonal__feed {
     const zonal__device *device;
     const zonal__views_table *table;
     zonal__views *engine[ZONAL__LOADER_GROUPS];
-    void *out[ZONAL__LOADER_GROUPS]; /* device */
-    void *copies;                    /* a stream */
+    void *copies, *making; /* streams; making: NULL unless ahead */
     turn turns[ZONAL__FEED_TURNS];
     int64_t next; /* the step that is prepared next, or has been and is not released */
     zonal__batch batch;
@@ -191,15 +195,12 @@ static turn *turn_of(zonal__feed *f, int64_t step) {
 /* The views of the set have been made before anything is written there: what is put on the stream
  * of copies waits for that, but a decoder need not wait for its stream. */
 static zonal_status wait_for_views(zonal__feed *f, const turn *t) {
-    if (f->jpeg) return zonal__device_event_wait(f->device, t->used);
-    return zonal__device_event_hold(f->device, t->used, f->copies);
+    if (f->jpeg) return zonal__device_event_wait(f->device, t->made);
+    return zonal__device_event_hold(f->device, t->made, f->copies);
 }
 
-zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batch **batch,
-                                 int *number) {
-    turn *t = turn_of(f, f->next), *before = turn_of(f, f->next + 1);
-    *batch = NULL;
-    *number = (int)(t - f->turns);
+static zonal_status copy_next(zonal__feed *f, turn *t) {
+    const turn *before = turn_of(f, f->next + 1);
     /* The loader takes the last batch's memory back; this set's pinned memory is written anew. */
     if (f->loader && before->in_use) ZONAL_TRY(zonal__device_event_wait(f->device, before->copied));
     if (t->in_use) {
@@ -207,21 +208,32 @@ zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batc
         ZONAL_TRY(wait_for_views(f, t));
     }
     ZONAL_TRY(f->resident ? draw_step(f, t) : copy_step(f, t));
-    ZONAL_TRY(zonal__device_event_record(f->device, t->copied, f->copies));
-    ZONAL_TRY(zonal__device_event_hold(f->device, t->copied, stream));
-    *batch = &f->batch;
-    return ZONAL_OK;
+    return zonal__device_event_record(f->device, t->copied, f->copies);
 }
 
-zonal_status zonal__feed_launch(zonal__feed *f, void *stream) {
+static zonal_status make_next(zonal__feed *f, turn *t, void *stream) {
     const zonal__loader_options *o = &f->options.loader;
-    const turn *t = turn_of(f, f->next);
+    ZONAL_TRY(zonal__device_event_hold(f->device, t->copied, stream));
     for (int g = 0; g < o->groups; g++) {
         if (f->table->set_stream) f->table->set_stream(f->engine[g], stream);
         ZONAL_TRY(f->table->run(f->engine[g], f->resident ? f->pixels : t->pixels,
                                 f->resident ? f->places : t->places, t->views[g],
-                                o->group[g].views * f->batch.count, f->out[g]));
+                                o->group[g].views * f->batch.count, t->out[g]));
+        f->batch.views[g] = t->out[g];
     }
+    return zonal__device_event_record(f->device, t->made, stream);
+}
+
+zonal_status zonal__feed_prepare(zonal__feed *f, void *stream, const zonal__batch **batch,
+                                 int *number) {
+    turn *t = turn_of(f, f->next);
+    *batch = NULL;
+    *number = (int)(t - f->turns);
+    ZONAL_TRY(copy_next(f, t));
+    if (f->making && t->in_use) ZONAL_TRY(zonal__device_event_hold(f->device, t->used, f->making));
+    ZONAL_TRY(make_next(f, t, f->making ? f->making : stream));
+    if (f->making) ZONAL_TRY(zonal__device_event_hold(f->device, t->made, stream));
+    *batch = &f->batch;
     return ZONAL_OK;
 }
 
@@ -236,7 +248,6 @@ zonal_status zonal__feed_release(zonal__feed *f, void *stream) {
 zonal_status zonal__feed_next(zonal__feed *f, void *stream, const zonal__batch **batch) {
     int number;
     ZONAL_TRY(zonal__feed_prepare(f, stream, batch, &number));
-    ZONAL_TRY(zonal__feed_launch(f, stream));
     return zonal__feed_release(f, stream);
 }
 
@@ -277,6 +288,7 @@ static zonal_status make_placed(zonal__feed *f, turn *t) {
 static zonal_status make_turn(zonal__feed *f, turn *t) {
     const zonal__loader_options *o = &f->options.loader;
     ZONAL_TRY(zonal__device_event_create(f->device, &t->copied));
+    ZONAL_TRY(zonal__device_event_create(f->device, &t->made));
     ZONAL_TRY(zonal__device_event_create(f->device, &t->used));
     for (int g = 0; g < o->groups; g++) {
         size_t bytes = (size_t)(o->group[g].views * f->own) * sizeof(zonal__view);
@@ -292,6 +304,15 @@ static zonal_status make_turn(zonal__feed *f, turn *t) {
     return alloc_device(f, (size_t)f->own * sizeof(zonal__image_place), "images", &t->places);
 }
 
+/* Where group g's views go. */
+static zonal_status alloc_views(zonal__feed *f, int g, size_t bytes) {
+    turn *t = f->turns;
+    ZONAL_TRY(alloc_device(f, bytes, "the views", &t[0].out[g]));
+    if (f->making) return alloc_device(f, bytes, "the views", &t[1].out[g]);
+    t[1].out[g] = t[0].out[g];
+    return ZONAL_OK;
+}
+
 static zonal_status make_engines(zonal__feed *f) {
     const zonal__loader_options *o = &f->options.loader;
     for (int g = 0; g < o->groups; g++) {
@@ -302,9 +323,7 @@ static zonal_status make_engines(zonal__feed *f) {
         ZONAL_TRY(f->table->create(&spec, &f->engine[g]));
         size_t elements =
             (size_t)spec.count * (size_t)spec.width * (size_t)spec.height * (size_t)spec.channels;
-        ZONAL_TRY(alloc_device(f, elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4), "the views",
-                               &f->out[g]));
-        f->batch.views[g] = f->out[g];
+        ZONAL_TRY(alloc_views(f, g, elements * (spec.dtype == ZONAL_DTYPE_BF16 ? 2 : 4)));
     }
     return ZONAL_OK;
 }
@@ -355,6 +374,7 @@ static zonal_status build(zonal__feed *f) {
     ZONAL_TRY(zonal__loader_check(o));
     ZONAL_TRY(choose_data_location(f));
     ZONAL_TRY(zonal__device_stream_create(f->device, &f->copies));
+    if (f->options.ahead) ZONAL_TRY(zonal__device_stream_create(f->device, &f->making));
     f->next = o->first_step;
     f->own = zonal__share_count(&o->share, o->batch);
     o->raw = 1;
@@ -398,6 +418,7 @@ static void drop_turn(zonal__feed *f, turn *t) {
     }
     if (t->placed) zonal__device_pinned_free(f->device, t->placed);
     zonal__device_event_destroy(f->device, t->copied);
+    zonal__device_event_destroy(f->device, t->made);
     zonal__device_event_destroy(f->device, t->used);
 }
 
@@ -414,11 +435,13 @@ void zonal__feed_destroy(zonal__feed *f) {
     zonal__image_fini(&f->decoded);
     for (int g = 0; g < ZONAL__LOADER_GROUPS; g++) {
         if (f->table) f->table->destroy(f->engine[g]);
-        zonal__device_free(f->device, f->out[g]);
+        zonal__device_free(f->device, f->turns[0].out[g]);
+        if (f->making) zonal__device_free(f->device, f->turns[1].out[g]);
     }
     zonal__device_free(f->device, f->pixels);
     zonal__device_free(f->device, f->places);
     zonal__device_stream_destroy(f->device, f->copies);
+    zonal__device_stream_destroy(f->device, f->making);
     zonal__steps_fini(&f->steps);
     zonal__resident_fini(&f->images);
     zonal__free(f->samples);

@@ -22,9 +22,17 @@
  * backend/training/jpeg.h. Those that it cannot decode are decoded here; one that is damaged in a
  * way that only shows then ends the run, by a sentence that names it.
  *
- * For a CUDA graph that makes the views, zonal__feed_next comes apart: prepare, the launch in the
- * graph, release. The launch has one of two forms, by turns, and is the same work every time for
- * the same turn (but for the last, smaller batch of an epoch in order).
+ * Ahead (options.ahead), the views of a step are made while the step before computes, on a stream
+ * of the feed's own:
+ *
+ *     while (training) {
+ *         ZONAL_TRY(zonal__feed_prepare(feed, stream, &batch, &turn));
+ *         ... work on the stream that uses batch->views[0] ...
+ *         ZONAL_TRY(zonal__feed_release(feed, stream));
+ *     }
+ *
+ * There are then two sets of views, by turns, so that there are two forms of that work, and a graph
+ * can be recorded of each.
  */
 #ifndef ZONAL_DATA_FEED_H
 #define ZONAL_DATA_FEED_H
@@ -41,6 +49,7 @@ typedef struct zonal__feed_options {
     const zonal__device *device;  /* NULL: the CPU */
     zonal__loader_options loader; /* raw and device are the feed's own */
     zonal__data_location data_location;
+    int ahead;          /* 1: views are made ahead; twice the memory for them */
     int device_decodes; /* 1: streamed JPEG files are decoded by the device, where it can */
     /* Called while resident images are read; a non-zero return stops with ZONAL_CANCELLED. */
     int (*progress)(void *context, int64_t done);
@@ -56,19 +65,17 @@ void zonal__feed_destroy(zonal__feed *feed);
 int zonal__feed_is_resident(const zonal__feed *feed);
 int64_t zonal__feed_steps_per_epoch(const zonal__feed *feed);
 
-/* Puts the making of the next step's views on the stream. batch->views[g] is the same device array
- * in every step, [views][count][height][width][channels]; samples and labels are host memory, valid
- * until the next call. */
+/* Not ahead: puts the making of the next step's views on the stream. batch->views[g] is the same
+ * device array in every step, [views][count][height][width][channels]; samples and labels are host
+ * memory, valid until the next call. */
 zonal_status zonal__feed_next(zonal__feed *feed, void *stream, const zonal__batch **batch);
 
-/* The same in three parts, which follow each other on one stream. Prepare copies what the next
- * step's views are made of, and the stream waits for that; launch makes them, and can be captured;
- * release lets what was copied be overwritten, and the next step may be prepared. *turn is 0 or 1.
- */
+/* Prepare copies what the next step's views are made of and has them made; the stream waits for
+ * them. Release: what the stream has so far is all that reads them, and the next step may be
+ * prepared. *turn, 0 or 1, says which of two sets batch->views are. */
 enum { ZONAL__FEED_TURNS = 2 };
 zonal_status zonal__feed_prepare(zonal__feed *feed, void *stream, const zonal__batch **batch,
                                  int *turn);
-zonal_status zonal__feed_launch(zonal__feed *feed, void *stream);
 zonal_status zonal__feed_release(zonal__feed *feed, void *stream);
 
 /* As zonal__loader_listen, where images are streamed; until zonal__feed_seek. */

@@ -7,6 +7,11 @@
  * weights, and the convolution's own step is left out. Where such a norm with a residual is read by
  * a convolution that goes back last of its readers, that one may be masked: it makes the norm's
  * dresidual at once, of both gradients.
+ *
+ * On a device the gradients of filters, which nobody on the way back waits for, are made on a
+ * stream of their own beside it: they compute while norms move bytes. What they read stays LAG
+ * nodes longer, and there the way back waits for them; so no more than a few of them are under way,
+ * and few arrays are kept for them.
  */
 #include "nn/run.h"
 
@@ -17,6 +22,9 @@
  * the last reader first. */
 enum { Y, SAVED, DY, DY_MORE, NODE_ARRAYS };
 
+/* The gradient of node i's filter is there before node i - LAG goes back. */
+enum { LAG = 4 };
+
 typedef struct step {
     zonal__layer_spec spec;
     int out_h, out_w, out_channels;
@@ -26,6 +34,7 @@ typedef struct step {
     zonal__layer_arrays arrays; /* all but x of the first, dy of the last, and accumulate */
     int dx, dresidual;          /* which gradient of its source it writes: DY or DY_MORE */
     int64_t complete;           /* once it has gone back: where complete gradients begin */
+    void *filtered;             /* event: the gradient of its filter is there; NULL: in line */
     double work;                /* of its forward */
 } step;
 
@@ -36,7 +45,11 @@ struct zonal__run {
     step *steps; /* [count] */
     char *arena; /* as the scratch, memory of the device */
     size_t arena_bytes;
+    void *stream;          /* of all layers; NULL for the host */
     void *scratch;         /* of whichever layer runs */
+    void *side;            /* a stream beside it, for the filters' gradients; NULL: in line */
+    void *side_scratch;    /* of whichever layer runs there */
+    void *ready;           /* event: what the next one there reads is there */
     void *own_projections; /* in the arena: where they go unless the caller has a place */
     int may_go_back;       /* a training forward has been, and no backward since */
     zonal__run_watcher *watcher;
@@ -154,6 +167,11 @@ static int is_masked(const zonal__run *run, int i) {
     return others == 1 && run->model->table->folds(&spec);
 }
 
+/* Whether the gradient of the node's filter is made beside the way back. */
+static int goes_beside(const zonal__run *run, int i) {
+    return run->side && !run->steps[i].left_out && has_weight(&run->model->graph.nodes[i]);
+}
+
 static zonal_status make_step(zonal__run *run, int i) {
     step *s = &run->steps[i];
     s->left_out = is_left_out(run, i);
@@ -163,6 +181,8 @@ static zonal_status make_step(zonal__run *run, int i) {
     s->work = work_of(s);
     if (s->left_out) return ZONAL_OK;
     ZONAL_TRY(zonal__layer_check_forward(&s->spec, !run->spec.forward_only));
+    if (goes_beside(run, i))
+        ZONAL_TRY(zonal__device_event_create(run->model->device, &s->filtered));
     return run->model->table->create(&s->spec, &s->layer);
 }
 
@@ -216,6 +236,15 @@ static int note_gradient(const zonal__run *run, zonal__lifetime (*life)[NODE_ARR
     return which;
 }
 
+/* What the gradient of a filter beside the way back reads stays until that must be done. */
+static void note_beside(const zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS], int i) {
+    int x = source_of(run, i), last = time_back(run, i) + LAG - 1;
+    if (!run->steps[i].filtered) return;
+    extend(&life[i][DY], last);
+    extend(&life[i][SAVED], last);
+    if (x >= 0) extend(&life[x][Y], last);
+}
+
 static void plan_backward(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS]) {
     const zonal__node *nodes = run->model->graph.nodes;
     for (int i = run->count - 1; i >= 0; i--) {
@@ -225,6 +254,7 @@ static void plan_backward(zonal__run *run, zonal__lifetime (*life)[NODE_ARRAYS])
         life[i][SAVED] = (zonal__lifetime){.bytes = run->model->table->saved_bytes(s->layer),
                                            .first = i,
                                            .last = time_back(run, i)};
+        note_beside(run, life, i);
         if (s->spec.masked) { /* writes what the norm before it would */
             run->steps[node->x].masked_by_reader = 1;
             run->steps[node->x].dresidual = note_gradient(run, life, i, nodes[node->x].residual);
@@ -316,18 +346,19 @@ static void find_complete(zonal__run *run) {
 
 /* ---- a run's life ---------------------------------------------------------------------------- */
 
-static zonal_status alloc_scratch(zonal__run *run) {
+/* For all layers, or for those with something beside the way back. */
+static zonal_status alloc_scratch(zonal__run *run, int beside, void **scratch) {
     const zonal__nn_table *table = run->model->table;
     size_t most = 0;
     for (int i = 0; i < run->count; i++) {
-        if (run->steps[i].left_out) continue;
-        size_t bytes = table->scratch_bytes(run->steps[i].layer);
+        const step *s = &run->steps[i];
+        if (s->left_out || (beside && !s->filtered)) continue;
+        size_t bytes = table->scratch_bytes(s->layer);
         if (bytes > most) most = bytes;
     }
     if (most == 0) return ZONAL_OK;
     return zonal__device_alloc(run->model->device, most,
-                               "the layers' scratch (fewer or smaller images take less)",
-                               &run->scratch);
+                               "the layers' scratch (fewer or smaller images take less)", scratch);
 }
 
 static zonal_status take_arena(zonal__run *run) {
@@ -351,12 +382,23 @@ done:
     return status;
 }
 
+/* The host's streams do everything at once: nothing would be gained there. */
+static zonal_status make_side(zonal__run *run) {
+    const zonal__device *device = run->model->device;
+    if (run->spec.forward_only || zonal__device_is_host(device) || !run->model->table->set_stream)
+        return ZONAL_OK;
+    ZONAL_TRY(zonal__device_stream_create(device, &run->side));
+    return zonal__device_event_create(device, &run->ready);
+}
+
 static zonal_status fill(zonal__run *run) {
+    ZONAL_TRY(make_side(run));
     ZONAL_TRY(ZONAL_NEW(&run->steps, run->model->graph.node_count, "the layers"));
     run->count = run->model->graph.node_count;
     for (int i = 0; i < run->count; i++) ZONAL_TRY(make_step(run, i));
     find_complete(run);
-    ZONAL_TRY(alloc_scratch(run));
+    ZONAL_TRY(alloc_scratch(run, 0, &run->scratch));
+    ZONAL_TRY(alloc_scratch(run, 1, &run->side_scratch));
     return take_arena(run);
 }
 
@@ -377,11 +419,19 @@ zonal_status zonal__run_create(zonal__model *model, const zonal__run_spec *spec,
 }
 
 void zonal__run_destroy(zonal__run *run) {
+    const zonal__device *device;
     if (!run) return;
-    for (int i = 0; i < run->count; i++) run->model->table->destroy(run->steps[i].layer);
+    device = run->model->device;
+    for (int i = 0; i < run->count; i++) {
+        run->model->table->destroy(run->steps[i].layer);
+        zonal__device_event_destroy(device, run->steps[i].filtered);
+    }
     zonal__free(run->steps);
-    zonal__device_free(run->model->device, run->arena);
-    zonal__device_free(run->model->device, run->scratch);
+    zonal__device_free(device, run->arena);
+    zonal__device_free(device, run->scratch);
+    zonal__device_free(device, run->side_scratch);
+    zonal__device_event_destroy(device, run->ready);
+    zonal__device_stream_destroy(device, run->side);
     zonal__free(run);
 }
 
@@ -402,6 +452,7 @@ void zonal__run_listen(zonal__run *run, zonal__run_listener *listener, void *con
 
 void zonal__run_set_stream(zonal__run *run, void *stream) {
     if (!run->model->table->set_stream) return;
+    run->stream = stream;
     for (int i = 0; i < run->count; i++)
         if (run->steps[i].layer) run->model->table->set_stream(run->steps[i].layer, stream);
 }
@@ -430,6 +481,55 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, vo
     return ZONAL_OK;
 }
 
+/* The side stream waits for what the run's has so far, and makes the gradient of the filter. That
+ * comes behind dx, so that it meets the norm that goes back next and not another product: each of
+ * the two fills a whole GPU with one kind of work. */
+static zonal_status fork_off(zonal__run *run, step *s) {
+    const zonal__device *device = run->model->device;
+    const zonal__nn_table *table = run->model->table;
+    zonal__layer_arrays arrays = s->arrays;
+    zonal_status status;
+    arrays.dx = NULL;
+    arrays.scratch = run->side_scratch;
+    ZONAL_TRY(zonal__device_event_record(device, run->ready, run->stream));
+    ZONAL_TRY(zonal__device_event_hold(device, run->ready, run->side));
+    table->set_stream(s->layer, run->side);
+    status = table->backward(s->layer, &arrays);
+    table->set_stream(s->layer, run->stream);
+    if (status != ZONAL_OK) return status;
+    return zonal__device_event_record(device, s->filtered, run->side);
+}
+
+static zonal_status go_back(zonal__run *run, step *s) {
+    zonal__layer_arrays arrays = s->arrays;
+    if (!s->filtered) return run->model->table->backward(s->layer, &s->arrays);
+    arrays.dweight = NULL;
+    ZONAL_TRY(run->model->table->backward(s->layer, &arrays));
+    return fork_off(run, s);
+}
+
+/* Before node i goes back: the run's stream waits for the filters of nodes from i + LAG on. */
+static zonal_status wait_for_side(zonal__run *run, int i) {
+    int far = i + LAG;
+    if (far >= run->count || !run->steps[far].filtered) return ZONAL_OK;
+    return zonal__device_event_hold(run->model->device, run->steps[far].filtered, run->stream);
+}
+
+/* Tells what is complete once node i has gone back. */
+static zonal_status tell_watcher(const zonal__run *run, int i) {
+    int far = run->side ? i + LAG : i;
+    if (!run->watcher || far >= run->count) return ZONAL_OK;
+    return run->watcher(run->watcher_context, run->steps[far].complete);
+}
+
+/* All filters are there; what was too near to be told is complete. */
+static zonal_status join(zonal__run *run) {
+    if (!run->side) return ZONAL_OK;
+    ZONAL_TRY(zonal__device_event_record(run->model->device, run->ready, run->side));
+    ZONAL_TRY(zonal__device_event_hold(run->model->device, run->ready, run->stream));
+    return run->watcher ? run->watcher(run->watcher_context, run->steps[0].complete) : ZONAL_OK;
+}
+
 zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int accumulate) {
     if (!run->may_go_back)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
@@ -438,13 +538,14 @@ zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int 
     run->steps[run->count - 1].arrays.dy = dprojections;
     for (int i = run->count - 1; i >= 0; i--) {
         step *s = &run->steps[i];
+        ZONAL_TRY(wait_for_side(run, i));
         if (s->left_out) continue;
         s->arrays.accumulate = accumulate;
-        ZONAL_TRY(run->model->table->backward(s->layer, &s->arrays));
-        if (run->watcher) ZONAL_TRY(run->watcher(run->watcher_context, s->complete));
+        ZONAL_TRY(go_back(run, s));
+        ZONAL_TRY(tell_watcher(run, i));
         if (run->listener) run->listener(run->listener_context, 2 * s->work);
     }
-    return ZONAL_OK;
+    return join(run);
 }
 
 void zonal__run_watch(zonal__run *run, zonal__run_watcher *watcher, void *context) {

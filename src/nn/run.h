@@ -2,9 +2,9 @@
  * A run: the layers and activations of a model for images of one size, [n][h][w][channels].
  *
  * All memory is allocated at creation, from the model's device: one piece in which arrays share a
- * place when they are not needed at the same time, and one scratch for all layers. For training
- * every output stays until its readers have gone back; the gradients on the way back, and all
- * outputs of an inference, are dropped as soon as they are used.
+ * place when they are not needed at the same time, and a scratch for all layers of each stream. For
+ * training every output stays until its readers have gone back; the gradients on the way back, and
+ * all outputs of an inference, are dropped soon after they are used.
  *
  * Runs of one model share its parameters, gradients and statistics: use one at a time.
  */
@@ -46,7 +46,7 @@ size_t zonal__run_bytes(const zonal__run *run);
  * is where they go, [n][projection_dim] of the model's dtype; NULL: a place of the run's own.
  * Training uses the batch's statistics and moves the running ones; inference uses the running ones.
  * "training" is ZONAL_ARGUMENT for a run that is forward_only. On a device this only puts work on
- * the stream, as backward does. */
+ * the stream, as backward does, which has some of it done beside the stream meanwhile. */
 zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, void *projections,
                                 zonal__run_outputs *outputs);
 
@@ -56,8 +56,8 @@ zonal_status zonal__run_forward(zonal__run *run, const void *x, int training, vo
  * serves one backward. */
 zonal_status zonal__run_backward(zonal__run *run, const void *dprojections, int accumulate);
 
-/* Asked for after each layer on the way back: model->gradients are complete from element "first" to
- * the end, as far as this backward goes. NULL: nobody asks. */
+/* Asked for on the way back: what the stream has so far completes model->gradients from element
+ * "first" to the end, as far as this backward goes. NULL: nobody asks. */
 typedef zonal_status zonal__run_watcher(void *context, int64_t first);
 void zonal__run_watch(zonal__run *run, zonal__run_watcher *watcher, void *context);
 

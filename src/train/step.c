@@ -234,7 +234,6 @@ void zonal__trainer_listen(zonal__trainer *t, zonal__trainer_listener *listener,
 
 static zonal_status compute(zonal__trainer *t) {
     const zonal__optimiser_arrays arrays = zonal__trainer_arrays(t);
-    if (t->feed) ZONAL_TRY(zonal__feed_launch(t->feed, t->launch.stream));
     t->worked = 0;
     if (t->listener) t->listener(t->listener_context, 1, 0);
     ZONAL_TRY(t->micro < t->rows ? two_passes(t) : one_pass(t));
@@ -273,7 +272,7 @@ static zonal_status launch(zonal__trainer *t, int turn) {
     return zonal__device_graph_launch(t->device, l->graphs[turn], l->stream);
 }
 
-/* Where the views of the step will be; on CUDA, what they are made of is on its way. */
+/* Where the views of the step will be; on CUDA they are made while the step before computes. */
 zonal_status zonal__trainer_fetch(zonal__trainer *t) {
     const zonal__batch *batch;
     if (t->fetched || t->options.fixed_views) return ZONAL_OK; /* they are there */

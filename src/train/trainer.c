@@ -219,6 +219,7 @@ static zonal_status make_loader(zonal__trainer *t, int64_t first_step) {
             &(zonal__feed_options){.device = t->device,
                                    .loader = loader,
                                    .data_location = t->options.data_location,
+                                   .ahead = 1,
                                    .device_decodes = t->options.device_decodes},
             &t->feed);
     zonal__loader_destroy(t->loader);

@@ -1,5 +1,6 @@
 #include "fake_device.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "data/codec.h"
 #include "test.h"
 
-enum { MOST_BLOCKS = 4096 };
+enum { MOST_BLOCKS = 4096, MOST_LATE = 64 };
 #define MOVED ((uintptr_t)1 << 62)
 
 typedef struct block {
@@ -17,8 +18,38 @@ typedef struct block {
     int index;
 } block;
 
-typedef struct mark { /* a stream or an event */
+struct zonal__layer {
+    zonal__layer_spec spec;
     int index;
+    zonal__layer *inner;
+    void *stream, *chain; /* chain: where it last went forward */
+};
+
+struct zonal__views {
+    int index;
+    zonal__views *inner;
+    void *stream;
+};
+
+/* Put on a stream and not run yet: the way back of a layer, or views. */
+typedef struct late_work {
+    zonal__layer *layer; /* NULL: views */
+    zonal__layer_arrays arrays;
+    zonal__views *views;
+    const uint8_t *base;
+    const zonal__image_place *images;
+    const zonal__view *view;
+    int64_t count;
+    void *out;
+} late_work;
+
+/* A stream or an event. An event is as far as its stream was when it was recorded. */
+typedef struct mark {
+    int index;
+    late_work late[MOST_LATE]; /* by number */
+    int64_t put, done;         /* numbers: all that were put there, those that have run */
+    struct mark *stream;       /* of an event; NULL: not recorded, or its stream is gone */
+    struct mark *next;         /* of all streams and events that are alive */
     int number; /* a stream's; of an event: the stream's where it was recorded last; 0: NULL's */
     int waited; /* of an event: the host has waited for it since */
 } mark;
@@ -30,9 +61,17 @@ static char behind[MOST_STREAMS];
 
 static block blocks[MOST_BLOCKS];
 static fake_counts counts[FAKE_DEVICES];
+static mark *marks; /* and what is late on them: with the lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 fake_counts fake_count(int index) {
     return counts[index];
+}
+
+static void *reach(int index, const void *pointer, size_t bytes);
+
+const void *fake_see(int index, const void *pointer, size_t bytes) {
+    return reach(index, pointer, bytes);
 }
 
 /* ---- pointers -------------------------------------------------------------------------------- */
@@ -80,6 +119,67 @@ static int index_of(const zonal__device *device) {
     return device ? device->index : 0;
 }
 
+/* ---- work that comes late -------------------------------------------------------------------- */
+
+static zonal_status run_late(const late_work *w) {
+    if (w->layer) return zonal__nn_cpu()->backward(w->layer->inner, &w->arrays);
+    return zonal__views_cpu()->run(w->views->inner, w->base, w->images, w->view, w->count, w->out);
+}
+
+/* The caller holds the lock. */
+static zonal_status run_up_to(mark *stream, int64_t number) {
+    zonal_status status = ZONAL_OK;
+    while (stream->done < number) {
+        zonal_status one = run_late(&stream->late[stream->done++ % MOST_LATE]);
+        if (status == ZONAL_OK) status = one;
+    }
+    return status;
+}
+
+/* Runs what is late on a stream, up to a number. */
+static zonal_status catch_up(mark *stream, int64_t number) {
+    zonal_status status;
+    pthread_mutex_lock(&lock);
+    status = run_up_to(stream, number);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static zonal_status catch_all_up(int index) {
+    zonal_status status = ZONAL_OK;
+    pthread_mutex_lock(&lock);
+    for (mark *m = marks; m && status == ZONAL_OK; m = m->next)
+        if (m->index == index) status = run_up_to(m, m->put);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static zonal_status put_late(mark *stream, const late_work *work) {
+    zonal_status status = ZONAL_OK;
+    pthread_mutex_lock(&lock);
+    if (stream->put - stream->done == MOST_LATE) status = run_up_to(stream, stream->done + 1);
+    stream->late[stream->put++ % MOST_LATE] = *work;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Scratch is one layer's at a time, wherever that is. */
+static void check_scratch(const void *scratch) {
+    pthread_mutex_lock(&lock);
+    for (const mark *m = marks; m && scratch; m = m->next)
+        for (int64_t i = m->done; i < m->put; i++)
+            CHECK_MSG(!m->late[i % MOST_LATE].layer ||
+                          m->late[i % MOST_LATE].arrays.scratch != scratch,
+                      "the scratch of work that is late is used");
+    pthread_mutex_unlock(&lock);
+}
+
+/* What runs at once on a stream comes behind what is late there. */
+static void begin_on(int index, void *stream) {
+    own(index, stream);
+    if (stream) CHECK_OK(catch_up(stream, ((mark *)stream)->put));
+}
+
 /* ---- the runtime ----------------------------------------------------------------------------- */
 
 static zonal_status alloc_memory(const zonal__device *d, size_t bytes, const char *what,
@@ -96,17 +196,20 @@ static zonal_status alloc_memory(const zonal__device *d, size_t bytes, const cha
 static void free_memory(const zonal__device *d, void *memory) {
     void *host = reach(d->index, memory, 1);
     if (!host) return;
+    CHECK_OK(catch_all_up(d->index));
     leave(host);
     counts[d->index].blocks--;
     zonal__free(host);
 }
 
 static zonal_status send(const zonal__device *d, void *to, const void *host, size_t bytes) {
+    ZONAL_TRY(catch_all_up(d->index));
     if (bytes) memcpy(reach(d->index, to, bytes), host, bytes);
     return ZONAL_OK;
 }
 
 static zonal_status fetch(const zonal__device *d, void *host, const void *from, size_t bytes) {
+    ZONAL_TRY(catch_all_up(d->index));
     if (bytes) memcpy(host, reach(d->index, from, bytes), bytes);
     return ZONAL_OK;
 }
@@ -118,8 +221,7 @@ static zonal_status room(const zonal__device *d, size_t *free_bytes, size_t *all
 }
 
 static zonal_status wait_all(const zonal__device *d) {
-    (void)d;
-    return ZONAL_OK;
+    return catch_all_up(d->index);
 }
 
 static zonal_status alloc_pinned(const zonal__device *d, size_t bytes, void **out) {
@@ -137,8 +239,25 @@ static zonal_status make_mark(const zonal__device *d, void **out) {
     *out = NULL;
     ZONAL_TRY(ZONAL_NEW(&m, 1, "a mark"));
     m->index = d->index;
+    pthread_mutex_lock(&lock);
+    m->next = marks;
+    marks = m;
+    pthread_mutex_unlock(&lock);
     *out = m;
     return ZONAL_OK;
+}
+
+static void drop_mark(mark *gone) {
+    mark **at = &marks;
+    if (!gone) return;
+    CHECK_OK(catch_up(gone, gone->put));
+    pthread_mutex_lock(&lock);
+    while (*at != gone) at = &(*at)->next;
+    *at = gone->next;
+    for (mark *m = marks; m; m = m->next)
+        if (m->stream == gone) m->stream = NULL;
+    pthread_mutex_unlock(&lock);
+    zonal__free(gone);
 }
 
 static zonal_status make_stream(const zonal__device *d, void **out) {
@@ -153,7 +272,7 @@ static zonal_status make_stream(const zonal__device *d, void **out) {
 static void drop_stream(const zonal__device *d, void *stream) {
     own(d->index, stream);
     if (stream) counts[d->index].streams--;
-    zonal__free(stream);
+    drop_mark(stream);
 }
 
 static zonal_status make_event(const zonal__device *d, void **out) {
@@ -165,30 +284,45 @@ static zonal_status make_event(const zonal__device *d, void **out) {
 static void drop_event(const zonal__device *d, void *event) {
     own(d->index, event);
     if (event) counts[d->index].events--;
-    zonal__free(event);
+    drop_mark(event);
 }
 
 static zonal_status send_on(const zonal__device *d, void *stream, void *to, const void *host,
                             size_t bytes) {
-    own(d->index, stream);
+    begin_on(d->index, stream);
     counts[d->index].copies++;
-    return send(d, to, host, bytes);
+    memcpy(reach(d->index, to, bytes), host, bytes);
+    return ZONAL_OK;
 }
 
 static zonal_status copy_on(const zonal__device *d, void *stream, void *to, const void *from,
                             size_t bytes) {
-    own(d->index, stream);
+    begin_on(d->index, stream);
     counts[d->index].copies++;
     memcpy(reach(d->index, to, bytes), reach(d->index, from, bytes), bytes);
     return ZONAL_OK;
 }
 
+static zonal_status catch_up_with(const mark *event) {
+    return event->stream ? catch_up(event->stream, event->put) : ZONAL_OK;
+}
+
+static zonal_status wait_event(const zonal__device *d, void *event) {
+    mark *e = event;
+    own(d->index, event);
+    e->waited = 1;
+    if (e->number) behind[e->number] = 0;
+    return catch_up_with(e);
+}
+
 static zonal_status record(const zonal__device *d, void *event, void *stream) {
-    mark *m = event;
+    mark *e = event;
     own(d->index, event);
     own(d->index, stream);
-    m->number = stream ? ((mark *)stream)->number : 0;
-    m->waited = 0;
+    e->stream = stream;
+    e->done = e->put = e->stream ? e->stream->put : 0;
+    e->number = e->stream ? e->stream->number : 0;
+    e->waited = 0;
     return ZONAL_OK;
 }
 
@@ -196,15 +330,7 @@ static zonal_status hold(const zonal__device *d, void *event, void *stream) {
     own(d->index, event);
     own(d->index, stream);
     if (stream && !((mark *)event)->waited) behind[((mark *)stream)->number] = 1;
-    return ZONAL_OK;
-}
-
-static zonal_status wait_event(const zonal__device *d, void *event) {
-    mark *m = event;
-    own(d->index, event);
-    m->waited = 1;
-    if (m->number) behind[m->number] = 0;
-    return ZONAL_OK;
+    return catch_up_with(event);
 }
 
 static zonal_status time_once(const zonal__device *d,
@@ -325,7 +451,7 @@ static uint32_t step_of(const zonal__work *w, uint32_t step) {
 static zonal_status run(zonal__work *w, const void *x, uint32_t step, double *value, void *gradient,
                         double scale) {
     size_t bytes = (size_t)(w->problem.rows * w->problem.dim) * sizeof(float);
-    own(w->index, w->stream);
+    begin_on(w->index, w->stream);
     counts[w->index].runs++;
     return note(w, w->cpu->run(w->inner, reach(w->index, x, bytes), step_of(w, step),
                                reach(w->index, value, sizeof *value),
@@ -343,7 +469,7 @@ static zonal_status run_objective(zonal__work *w, const void *z, uint32_t step, 
     zonal_objective_parts *parts = reach(w->index, value, sizeof *parts);
     double sum = 0, one, inverse = 1 / (double)p->views;
     CHECK(scale == 1);
-    own(w->index, w->stream);
+    begin_on(w->index, w->stream);
     counts[w->index].runs++;
     for (int64_t v = 0; v < p->views; v++) {
         float *to = g ? g + v * count : NULL;
@@ -400,13 +526,6 @@ static zonal_status describe(int index, zonal_device_info *info) {
 
 /* ---- layers, views, optimisers --------------------------------------------------------------- */
 
-struct zonal__layer {
-    zonal__layer_spec spec;
-    int index;
-    zonal__layer *inner;
-    void *stream;
-};
-
 static zonal_status make_layer(const zonal__layer_spec *spec, zonal__layer **out) {
     zonal__layer *l;
     zonal_status status;
@@ -424,6 +543,7 @@ static zonal_status make_layer(const zonal__layer_spec *spec, zonal__layer **out
 
 static void drop_layer(zonal__layer *l) {
     if (!l) return;
+    CHECK_OK(catch_all_up(l->index));
     zonal__nn_cpu()->destroy(l->inner);
     zonal__free(l);
 }
@@ -452,11 +572,18 @@ static zonal__layer_arrays reach_arrays(zonal__layer *l, const zonal__layer_arra
 
 static zonal_status forward(zonal__layer *l, const zonal__layer_arrays *a, int training) {
     const zonal__layer_arrays r = reach_arrays(l, a);
+    l->chain = l->stream;
+    begin_on(l->index, l->stream);
+    check_scratch(r.scratch);
     return zonal__nn_cpu()->forward(l->inner, &r, training);
 }
 
 static zonal_status backward(zonal__layer *l, const zonal__layer_arrays *a) {
     const zonal__layer_arrays r = reach_arrays(l, a);
+    if (l->stream && l->stream != l->chain)
+        return put_late(l->stream, &(late_work){.layer = l, .arrays = r});
+    begin_on(l->index, l->stream);
+    check_scratch(r.scratch);
     return zonal__nn_cpu()->backward(l->inner, &r);
 }
 
@@ -473,11 +600,6 @@ static const zonal__nn_table layers = {.name = "fake",
                                        .forward = forward,
                                        .backward = backward,
                                        .set_stream = layer_stream};
-
-struct zonal__views {
-    int index;
-    zonal__views *inner;
-};
 
 static zonal_status make_views(const zonal__views_spec *spec, zonal__views **out) {
     zonal__views *v;
@@ -496,20 +618,33 @@ static zonal_status make_views(const zonal__views_spec *spec, zonal__views **out
 static zonal_status run_views(zonal__views *v, const uint8_t *base,
                               const zonal__image_place *images, const zonal__view *view,
                               int64_t count, void *out) {
+    const late_work work = {.views = v,
+                            .base = reach(v->index, base, 1),
+                            .images = reach(v->index, images, 1),
+                            .view = reach(v->index, view, (size_t)count * sizeof *view),
+                            .count = count,
+                            .out = reach(v->index, out, 1)};
     counts[v->index].runs++;
-    return zonal__views_cpu()->run(v->inner, reach(v->index, base, 1), reach(v->index, images, 1),
-                                   reach(v->index, view, (size_t)count * sizeof *view), count,
-                                   reach(v->index, out, 1));
+    return v->stream ? put_late(v->stream, &work) : run_late(&work);
+}
+
+static void views_stream(zonal__views *v, void *stream) {
+    own(v->index, stream);
+    v->stream = stream;
 }
 
 static void drop_views(zonal__views *v) {
     if (!v) return;
+    CHECK_OK(catch_all_up(v->index));
     zonal__views_cpu()->destroy(v->inner);
     zonal__free(v);
 }
 
-static const zonal__views_table views = {
-    .name = "fake", .create = make_views, .run = run_views, .destroy = drop_views};
+static const zonal__views_table views = {.name = "fake",
+                                         .create = make_views,
+                                         .run = run_views,
+                                         .destroy = drop_views,
+                                         .set_stream = views_stream};
 
 struct zonal__optimiser {
     zonal__optimiser_spec spec;
@@ -621,7 +756,7 @@ static zonal_status classify(zonal__classifier *c, const void *x, const int32_t 
                              const float *parameters, float *gradients) {
     size_t rows = (size_t)c->spec.rows;
     size_t bytes = (size_t)zonal__classifier_parameters(&c->spec) * sizeof(float);
-    own(c->index, c->stream);
+    begin_on(c->index, c->stream);
     CHECK(c->stream);
     counts[c->index].runs++;
     return zonal__classifier_cpu()->gradient(
@@ -672,7 +807,7 @@ static zonal_status make_jpeg(const zonal__device *device, zonal__jpeg_engine **
 
 static zonal_status decode_jpegs(zonal__jpeg_engine *e, void *stream, int64_t count,
                                  const zonal__jpeg_file *files) {
-    own(e->index, stream);
+    begin_on(e->index, stream);
     CHECK_MSG(!stream || !behind[((const mark *)stream)->number],
               "decoding does not wait for its stream");
     if (fake_jpeg.refuses && count > 0) return ZONAL_FAIL(ZONAL_FORMAT, "refused");

@@ -4,6 +4,9 @@
  * forgive. Their pointers are the host's moved to addresses that no process has, so that the
  * processor cannot follow one; every pointer that they are given must lie inside a block of the
  * very device; streams and events must be its own. What is wrong is a failed check of the test.
+ *
+ * Views, and the way back of a layer on another stream than that of its forward, are run as late as
+ * can be: when a stream or the processor waits for them, or more work comes on their stream.
  */
 #ifndef ZONAL_TESTS_FAKE_DEVICE_H
 #define ZONAL_TESTS_FAKE_DEVICE_H
@@ -28,5 +31,7 @@ extern fake_jpegs fake_jpeg;
 /* Registers the backend, once a process; false after a failed check. */
 int fake_register(void);
 fake_counts fake_count(int index);
+/* Memory of the device as it is now, whatever is late. */
+const void *fake_see(int index, const void *pointer, size_t bytes);
 
 #endif

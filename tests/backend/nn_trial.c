@@ -128,7 +128,7 @@ zonal__layer_arrays trial_arrays(trial *t) {
                                  .dy_more = t->with_more ? of(t, DY_MORE) : NULL,
                                  .dx = t->skip_dx ? NULL : of(t, DX),
                                  .dresidual = t->skip_dresidual ? NULL : of(t, DRESIDUAL),
-                                 .dweight = of(t, DWEIGHT),
+                                 .dweight = t->skip_dweight ? NULL : of(t, DWEIGHT),
                                  .dbias = of(t, DBIAS),
                                  .dscale = of(t, DSCALE),
                                  .accumulate = t->accumulate};

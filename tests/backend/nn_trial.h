@@ -49,7 +49,7 @@ typedef struct trial {
     uint16_t *narrow[ARRAYS]; /* what a layer in bf16 sees; copied from and to "wide" in each run */
     void *device[ARRAYS];  /* what a layer sees that does not read the host's memory; else NULL */
     void *saved, *scratch; /* of the table's memory */
-    int accumulate, skip_dx, skip_dresidual, with_more; /* for backward */
+    int accumulate, skip_dx, skip_dresidual, skip_dweight, with_more; /* for backward */
 } trial;
 
 /* Makes the layer (fp32 unless the spec says otherwise) and its arrays, filled with zeros. Returns

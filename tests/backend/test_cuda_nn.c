@@ -57,7 +57,7 @@ static void check_outputs(const trial *got, const trial *want, const char *when)
         trial_check(got, want, outputs[i], tolerance(got, outputs[i]), when);
 }
 
-/* A step, a second one on top of its gradients, without dx, and inference. */
+/* A step, a second one on top of its gradients, without dx, without dweight, and inference. */
 static void check_layer(const zonal__nn_table *oracle, zonal__layer_spec spec) {
     trial got, want;
     int single = trial_is_norm(&spec) && spec.n * spec.h * spec.w == 1;
@@ -77,6 +77,10 @@ static void check_layer(const zonal__nn_table *oracle, zonal__layer_spec spec) {
             got.skip_dx = want.skip_dx = 1;
             run_both(&got, &want, 1);
             check_outputs(&got, &want, "without dx");
+            got.skip_dx = want.skip_dx = 0;
+            got.skip_dweight = want.skip_dweight = 1;
+            run_both(&got, &want, 1);
+            check_outputs(&got, &want, "without dweight");
         }
         run_both(&got, &want, 0);
         trial_check(&got, &want, Y, tolerance(&got, Y), "inference");

@@ -249,6 +249,76 @@ static void test_new_directions(void) {
     zonal__trainer_destroy(host);
 }
 
+/* ---- several streams ------------------------------------------------------------------------- */
+
+/* The GPU once more, as a device whose streams are one and the same: what goes on beside other
+ * things elsewhere comes one by one there. */
+static zonal_status only_stream(const zonal__device *device, void **stream) {
+    static void *only;
+    if (!only) ZONAL_TRY(gpu_device()->backend->runtime->stream_create(device, &only));
+    *stream = only;
+    return ZONAL_OK;
+}
+
+static void keep_stream(const zonal__device *device, void *stream) {
+    (void)device, (void)stream;
+}
+
+/* NULL after a failed check. */
+static const zonal__device *one_by_one(void) {
+    static zonal__runtime runtime;
+    static zonal__backend backend;
+    static zonal__training_tables tables;
+    const zonal__device *device;
+    if (!backend.name) {
+        runtime = *gpu_device()->backend->runtime;
+        runtime.stream_create = only_stream;
+        runtime.stream_destroy = keep_stream;
+        backend = *gpu_device()->backend;
+        backend.name = "onebyone";
+        backend.runtime = &runtime;
+        tables = *gpu_training();
+        tables.backend = backend.name;
+        if (!CHECK_OK(zonal__device_register(&backend)) ||
+            !CHECK_OK(zonal__training_register(&tables)))
+            return NULL;
+    }
+    return CHECK_OK(zonal__device_open("onebyone", &device)) ? device : NULL;
+}
+
+/* Filters' gradients and views beside the rest of a step, and in line: the same bits. */
+static void check_streams(zonal_dtype dtype, zonal__data_location data_location, int64_t micro,
+                          int depth) {
+    char what[80];
+    setting s;
+    zonal__trainer *beside, *in_line;
+    if (!prepare(&s, "mmd-heat", dtype)) return;
+    s.options.data_location = data_location;
+    s.options.micro_batch = micro;
+    s.options.network.depth = depth;
+    s.options.fold_norms = depth == 50;
+    beside = trained(&s.options, 9);
+    s.options.device = one_by_one();
+    in_line = s.options.device ? trained(&s.options, 9) : NULL;
+    snprintf(what, sizeof what, "ResNet-%d, dtype %d, micro_batch %d", depth, (int)dtype,
+             (int)micro);
+    if (beside && in_line) {
+        check_same(beside, in_line, what);
+        CHECK_MSG(gradients_apart(beside, in_line) == 0, "%s: other gradients", what);
+    }
+    zonal__trainer_destroy(beside);
+    zonal__trainer_destroy(in_line);
+    zonal__source_close(s.source);
+}
+
+static void test_streams(void) {
+    if (no_gpu()) return;
+    check_streams(ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 0, 18);
+    check_streams(ZONAL_DTYPE_FP32, ZONAL__DATA_ON_HOST, 0, 18);
+    check_streams(ZONAL_DTYPE_BF16, ZONAL__DATA_ON_HOST, 4, 18);
+    check_streams(ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 0, 50);
+}
+
 /* ---- the same again -------------------------------------------------------------------------- */
 
 static void test_same_every_time(void) {
@@ -522,6 +592,7 @@ static const test_case tests[] = {{"gradient", test_gradient},
                                   {"follows_the_host", test_follows_the_host},
                                   {"graph", test_graph},
                                   {"new_directions", test_new_directions},
+                                  {"streams", test_streams},
                                   {"same_every_time", test_same_every_time},
                                   {"resumes", test_resumes},
                                   {"changes_device", test_changes_device},

@@ -53,14 +53,16 @@
  * Backward takes dy, the gradient with respect to y, and gives those with respect to x (dx), to the
  * residual (dresidual: dy times the activation's derivative) and to the parameters. It follows a
  * training forward of the same arrays, of which x, y and "saved" are unchanged; NORM reads its
- * residual again for gelu alone, and y for relu alone. dx or dresidual NULL: not wanted. Parameter
- * gradients are added to what is there when "accumulate" is not 0, else they replace it. Where y
- * went two ways (into a branch and past it), NORM, MAX_POOL and NORM_POOL take the two gradients as
- * dy and dy_more and use their sum, so that nobody else has to add them.
+ * residual again for gelu alone, and y for relu alone. dx or dresidual NULL: not wanted; so with
+ * the dweight of CONVOLUTION and LINEAR, and the dbias with it. Wanted one after the other, on two
+ * streams and with a scratch for each, dx and dweight are the same as together. Parameter gradients
+ * are added to what is there when "accumulate" is not 0, else they replace it. Where y went two
+ * ways (into a branch and past it), NORM, MAX_POOL and NORM_POOL take the two gradients as dy and
+ * dy_more and use their sum, so that nobody else has to add them.
  *
  * No output overlaps an input or another output. Results are the same bit for bit in every run, for
  * any number of threads. Execution allocates nothing. What a layer needs only while it runs is
- * "scratch", which the layers of a network share, since they run one after the other. One layer is
+ * "scratch", which the layers of a stream share, since they run one after the other. One layer is
  * not run by two threads at once.
  *
  * All arrays are memory of the spec's device; on a GPU forward and backward only put work on the
@@ -136,7 +138,7 @@ typedef struct zonal__layer_arrays {
     void *dx, *dresidual; /* dtype */
     const void *dx_more;  /* dtype; masked convolutions, with the mask of x */
     zonal__layer_mask mask;
-    float *dweight;        /* shape of weight, fp32 */
+    float *dweight;        /* shape of weight, fp32; convolution, linear: NULL, not wanted */
     float *dbias, *dscale; /* [k] or [c] */
     int accumulate;
 } zonal__layer_arrays;

@@ -455,7 +455,7 @@ static zonal_status backward(zonal__layer *base, const zonal__layer_arrays *arra
     zonal__product_layer *layer = (zonal__product_layer *)base;
     lay_out_scratch(layer, arrays->scratch);
     if (arrays->dx) run_direction(layer, 1, arrays->dy, arrays->weight, NULL, arrays->dx);
-    zonal__gradient_run(layer, arrays);
+    if (arrays->dweight) zonal__gradient_run(layer, arrays);
     return ZONAL_OK;
 }
 

@@ -156,41 +156,41 @@ static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arra
     return zonal__plan_run(c->plan[ZONAL__FORWARD], layer->stream, &plain);
 }
 
-/* dx of an own or filled layer, where it is wanted. */
+/* dx of an own or filled layer. */
 static zonal_status backward_to_images(convolution *c, const zonal__layer_arrays *arrays) {
-    if (!arrays->dx) return ZONAL_OK;
     zonal__plan_shape shape = shape_of(c, ZONAL__DATA, c->layer.spec.channels);
     zonal__plan_arrays plain = {arrays->dx, arrays->weight, arrays->dy, NULL, 0};
     return zonal__direct_run(&shape, c->layer.stream, &plain);
 }
 
-static zonal_status backward_own(convolution *c, const zonal__layer_arrays *arrays) {
-    ZONAL_TRY(zonal__stem_filter(&c->window, c->layer.stream, arrays->x, arrays->dy,
-                                 workspace_in(arrays), arrays->accumulate, arrays->dweight));
-    return backward_to_images(c, arrays);
-}
-
-static zonal_status backward_filled(convolution *c, const zonal__layer_arrays *arrays) {
+static zonal_status filter_of_filled(convolution *c, const zonal__layer_arrays *arrays) {
     zonal__layer *layer = &c->layer;
     char *workspace = workspace_in(arrays), *gradient = workspace + c->workspace;
     zonal__plan_arrays filled = {arrays->saved, gradient, arrays->dy, workspace, 0};
     ZONAL_TRY(zonal__plan_run(c->plan[ZONAL__FILTER], layer->stream, &filled));
-    ZONAL_TRY(stem_take_gradient(weight_rows(c), layer->spec.channels, layer->stream, gradient,
-                                 arrays->accumulate, arrays->dweight));
-    return backward_to_images(c, arrays);
+    return stem_take_gradient(weight_rows(c), layer->spec.channels, layer->stream, gradient,
+                              arrays->accumulate, arrays->dweight);
+}
+
+static zonal_status backward_to_filter(convolution *c, const zonal__layer_arrays *arrays) {
+    char *workspace = workspace_in(arrays);
+    if (c->own)
+        return zonal__stem_filter(&c->window, c->layer.stream, arrays->x, arrays->dy, workspace,
+                                  arrays->accumulate, arrays->dweight);
+    if (c->filled) return filter_of_filled(c, arrays);
+    zonal__plan_arrays filter = {arrays->x, arrays->dweight, arrays->dy, workspace,
+                                 arrays->accumulate};
+    return zonal__plan_run(c->plan[ZONAL__FILTER], c->layer.stream, &filter);
 }
 
 static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arrays) {
     convolution *c = (convolution *)layer;
-    if (c->own) return backward_own(c, arrays);
-    if (c->filled) return backward_filled(c, arrays);
     char *workspace = workspace_in(arrays);
-    zonal__plan_arrays filter = {arrays->x, arrays->dweight, arrays->dy, workspace,
-                                 arrays->accumulate};
-    ZONAL_TRY(zonal__plan_run(c->plan[ZONAL__FILTER], layer->stream, &filter));
-    if (c->layer.spec.masked)
-        return zonal__fold_masked_run(&layer->spec, layer->stream, arrays, workspace);
+    if (arrays->dweight) ZONAL_TRY(backward_to_filter(c, arrays));
     if (!arrays->dx) return ZONAL_OK;
+    if (c->own || c->filled) return backward_to_images(c, arrays);
+    if (layer->spec.masked)
+        return zonal__fold_masked_run(&layer->spec, layer->stream, arrays, workspace);
     zonal__plan_arrays data = {arrays->dx, arrays->weight, arrays->dy, workspace, 0};
     return zonal__plan_run(c->plan[ZONAL__DATA], layer->stream, &data);
 }

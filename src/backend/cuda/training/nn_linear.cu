@@ -127,13 +127,17 @@ static zonal_status forward(zonal__layer *layer, const zonal__layer_arrays *arra
     return layer->spec.bias ? launch_bias(layer, (const float *)product, arrays) : ZONAL_OK;
 }
 
+static zonal_status backward_to_weight(linear *l, const zonal__layer_arrays *arrays) {
+    zonal__plan_arrays filter = {arrays->x, arrays->dweight, arrays->dy, workspace_in(arrays),
+                                 arrays->accumulate};
+    ZONAL_TRY(zonal__plan_run(l->plan[ZONAL__FILTER], l->layer.stream, &filter));
+    return l->layer.spec.bias ? launch_dbias(&l->layer, arrays) : ZONAL_OK;
+}
+
 static zonal_status backward(zonal__layer *layer, const zonal__layer_arrays *arrays) {
     linear *l = (linear *)layer;
     char *workspace = workspace_in(arrays);
-    zonal__plan_arrays filter = {arrays->x, arrays->dweight, arrays->dy, workspace,
-                                 arrays->accumulate};
-    ZONAL_TRY(zonal__plan_run(l->plan[ZONAL__FILTER], layer->stream, &filter));
-    if (layer->spec.bias) ZONAL_TRY(launch_dbias(layer, arrays));
+    if (arrays->dweight) ZONAL_TRY(backward_to_weight(l, arrays));
     if (!arrays->dx) return ZONAL_OK;
     zonal__plan_arrays data = {arrays->dx, arrays->weight, arrays->dy, workspace, 0};
     return zonal__plan_run(l->plan[ZONAL__DATA], layer->stream, &data);

@@ -4,7 +4,8 @@
  *
  * A thread makes ZONAL__VIEWS_BLUR_RUN neighbouring results at a time: they share all but that many
  * of the elements they are made of, so that each tap costs one element and one weight from shared
- * memory for eight multiplications.
+ * memory for eight multiplications. Taps further out than six of the Gaussian's widths are left
+ * out: together they weigh less than fp32 can tell from nothing.
  */
 #ifndef ZONAL_BACKEND_CUDA_TRAINING_VIEWS_BLUR_CUH
 #define ZONAL_BACKEND_CUDA_TRAINING_VIEWS_BLUR_CUH
@@ -47,6 +48,11 @@ __device__ inline void find_blur_weights(float sigma, int radius, float *weight)
     for (int t = lane; t <= 2 * radius; t += 32) weight[t] /= sum;
 }
 
+/* Taps on each side that count. */
+__device__ inline int blur_reach(float sigma, int radius) {
+    return min(radius, (int)ceilf(6 * sigma));
+}
+
 template <typename Out, int C>
 static __global__ void __launch_bounds__(ZONAL__VIEWS_THREADS)
     blur_photographs(const __grid_constant__ views_args args) {
@@ -59,19 +65,19 @@ static __global__ void __launch_bounds__(ZONAL__VIEWS_THREADS)
     if (!is_blurred(args, view)) return;
     int left = tile % shape.blur_across * shape.blur_width;
     int top = tile / shape.blur_across * shape.blur_height;
-    int taps = 2 * shape.radius + 1;
-    int rows = shape.blur_height + 2 * shape.radius, columns = shape.blur_width + 2 * shape.radius;
+    int reach = blur_reach(view.blur, shape.radius), taps = 2 * reach + 1;
+    int rows = shape.blur_height + 2 * reach, columns = shape.blur_width + 2 * reach;
     float *wide = blur_shared;                    /* [rows][wide_pitch] */
     float *thin = wide + rows * shape.wide_pitch; /* [rows][thin_pitch] */
     float *weight = thin + rows * shape.thin_pitch;
     const uint16_t *kept =
         args.kept + number * shape.elements + (int64_t)channel * shape.width * shape.height;
 
-    find_blur_weights(view.blur, shape.radius, weight);
+    find_blur_weights(view.blur, reach, weight);
     for (int i = (int)threadIdx.x / 32; i < rows; i += ZONAL__VIEWS_WARPS) {
-        int y = zonal__views_mirror(top + i - shape.radius, shape.height);
+        int y = zonal__views_mirror(top + i - reach, shape.height);
         for (int j = (int)threadIdx.x % 32; j < columns; j += 32) {
-            int x = zonal__views_mirror(left + j - shape.radius, shape.width);
+            int x = zonal__views_mirror(left + j - reach, shape.width);
             wide[i * shape.wide_pitch + j] = from_fraction(kept[y * shape.width + x]);
         }
     }

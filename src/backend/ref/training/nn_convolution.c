@@ -120,6 +120,7 @@ zonal_status zonal__ref_convolution_back(const zonal__layer *layer,
                     zonal__ref_store(layer, arrays->dx, zonal__ref_x_at(layer, n, p, q) + c,
                                      layer->sum[c]);
             }
+    if (!arrays->dweight) return ZONAL_OK;
     for (int k = 0; k < layer->out_channels; k++)
         for (int r = 0; r < spec->kernel; r++)
             for (int s = 0; s < spec->kernel; s++) {
