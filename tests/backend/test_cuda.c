@@ -67,6 +67,9 @@ typedef struct gpu_case {
     zonal_precision precision;
     zonal_dtype dtype;
     double spread; /* 0: uniform rows of random length; more: that much of one common direction */
+    int opposite;  /* every other row has that much of the opposite direction */
+    int exponent;  /* rows are longer by this power of two */
+    int unit_rows; /* rows of length 1, and declared so */
     zonal_implementation implementation;
     double gradient_tolerance; /* 0: the precision's */
     int once;                  /* not from a graph too */
@@ -74,15 +77,22 @@ typedef struct gpu_case {
 
 static const char *const precision_names[] = {"double", "fp32", "tf32", "bf16"};
 
+static double norm_of(int64_t dim, const double *row) {
+    double square = 0;
+    for (int64_t k = 0; k < dim; k++) square += row[k] * row[k];
+    return sqrt(square);
+}
+
 /* Rows of random length about a common direction, as the dtype holds them. */
 static void fill_rows(const gpu_case *c, void *x) {
     int64_t n = c->views * c->rows;
     double *row = malloc((size_t)c->dim * sizeof *row);
     for (int64_t i = 0; i < n; i++) {
         zonal__random random = {test_seed, ZONAL__STREAM_TEST, (uint32_t)c->dim};
-        double length = 0.5 + (double)(i % 7);
+        double length = ldexp(0.5 + (double)(i % 7), c->exponent);
         zonal__random_direction(&random, (uint64_t)i, c->dim, row);
-        row[0] += c->spread;
+        row[0] += c->opposite && i % 2 ? -c->spread : c->spread;
+        if (c->unit_rows) length = 1 / norm_of(c->dim, row);
         for (int64_t k = 0; k < c->dim; k++)
             set_element(c->dtype, x, i * c->dim + k, (float)(length * row[k]));
     }
@@ -95,6 +105,7 @@ static int host_result(const gpu_case *c, const double *x, double *value, double
     zonal_plan *plan;
     if (!CHECK_OK(zonal_loss_defaults(c->method, &options))) return 0;
     options.precision = ZONAL_PRECISION_DOUBLE;
+    options.unit_rows = c->unit_rows;
     options.sliced.slices = options.sliced.slices > 64 ? 64 : options.sliced.slices;
     if (c->rows * c->rows * c->dim < 1 << 22) options.implementation = ZONAL_IMPLEMENTATION_REF;
     if (!CHECK_OK(zonal_plan_create(&options, c->rows, c->dim, &plan))) return 0;
@@ -134,6 +145,7 @@ static int device_make(const gpu_case *c, const void *x, size_t bytes, device_ca
     strcpy(options.device, "cuda");
     options.precision = c->precision;
     options.dtype = c->dtype;
+    options.unit_rows = c->unit_rows;
     options.implementation = c->implementation;
     options.sliced.slices = options.sliced.slices > 64 ? 64 : options.sliced.slices;
     if (c->views > 1) {
@@ -306,6 +318,14 @@ static void test_tiny(void) {
                             .precision = m % 2 ? ZONAL_PRECISION_TF32 : ZONAL_PRECISION_BF16,
                             .spread = 0.3});
     }
+    for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_TF32; p++) /* Hopper's moments */
+        run_case((gpu_case){.method = "mmd-band",
+                            .views = 1,
+                            .globals = 1,
+                            .rows = 1100,
+                            .dim = 256,
+                            .precision = (zonal_precision)p,
+                            .spread = 0.3});
 }
 
 /* One method of each kind, once: racecheck takes a hundred times as long as the kernels. */
@@ -313,6 +333,15 @@ static void test_races(void) {
     static const char *const methods[] = {"mmd-heat", "kl-heat", "mmd-band", "susreg"};
     static const int64_t shapes[][3] = {{1, 37, 12}, {2, 21, 40}, {1, 1030, 140}};
     if (no_gpu()) return;
+    for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_TF32; p++) /* Hopper's moments */
+        run_case((gpu_case){.method = "mmd-band",
+                            .views = 1,
+                            .globals = 1,
+                            .rows = 34000, /* tiles for every place in shared memory, twice */
+                            .dim = 256,
+                            .precision = (zonal_precision)p,
+                            .spread = 0.3,
+                            .once = 1});
     for (int m = 0; m < 4; m++)
         for (int s = 0; s < 3; s++)
             for (int p = ZONAL_PRECISION_FP32;
@@ -416,17 +445,80 @@ static void test_tiles(void) {
             }
 }
 
+/* Moments of rows of 256 elements: tiles that are not full, ranges of one and of many tiles, more
+ * rows than single precision adds up; rows about one direction, about two opposite ones, where all
+ * products of a column have one sign, and nearly the same; long, short and unit rows. */
+static void test_moments(void) {
+    static const struct {
+        int64_t rows;
+        double spread;
+        int opposite, exponent, unit_rows;
+    } shapes[] = {{1025, 0, 0, 0, 0},     {4096, 2, 0, 0, 0},  {4225, 0.3, 0, 0, 0},
+                  {8513, 4, 1, 0, 0},     {8512, 0, 0, 0, 1},  {1500, 0.3, 0, 50, 0},
+                  {1500, 0.3, 0, -50, 0}, {9000, 30, 0, 0, 0}, {300001, 0.3, 1, 0, 0}};
+    if (no_gpu()) return;
+    for (unsigned s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++)
+            for (int t = ZONAL_DTYPE_FP32; t <= ZONAL_DTYPE_FP16; t++) {
+                if (t != ZONAL_DTYPE_FP32 && s != 2) continue;
+                if (p != ZONAL_PRECISION_FP32 && shapes[s].rows > 100000) continue; /* the host */
+                run_case((gpu_case){.method = "mmd-band",
+                                    .views = 1,
+                                    .globals = 1,
+                                    .rows = shapes[s].rows,
+                                    .dim = 256,
+                                    .precision = (zonal_precision)p,
+                                    .dtype = (zonal_dtype)t,
+                                    .spread = shapes[s].spread,
+                                    .opposite = shapes[s].opposite,
+                                    .exponent = shapes[s].exponent,
+                                    .unit_rows = shapes[s].unit_rows});
+            }
+}
+
+/* Rows that begin at odd elements give what aligned ones give. */
+static void test_unaligned(void) {
+    gpu_case c = {.method = "mmd-band",
+                  .views = 1,
+                  .globals = 1,
+                  .rows = 2000,
+                  .dim = 256,
+                  .precision = ZONAL_PRECISION_FP32,
+                  .dtype = ZONAL_DTYPE_FP32,
+                  .spread = 0.3};
+    size_t bytes = (size_t)(c.rows * c.dim) * sizeof(float);
+    double value[2] = {0, 0};
+    device_case d;
+    if (no_gpu()) return;
+    float *x = malloc(bytes + sizeof *x); /* and one element before the first */
+    fill_rows(&c, x + 1);
+    x[0] = NAN;
+    if (device_make(&c, x, bytes + sizeof *x, &d)) {
+        float *odd = (float *)d.x + 1;
+        CHECK_OK(zonal_plan_execute(d.plan, odd, d.value, (float *)d.gradient + 1));
+        CHECK_OK(zonal_plan_status(d.plan));
+        CHECK_OK(zonal__device_read(gpu_device(), &value[0], d.value, sizeof(double)));
+        CHECK_OK(zonal__device_write(gpu_device(), d.x, x + 1, bytes));
+        CHECK_OK(zonal_plan_execute(d.plan, d.x, d.value, d.gradient));
+        CHECK_OK(zonal_plan_status(d.plan));
+        CHECK_OK(zonal__device_read(gpu_device(), &value[1], d.value, sizeof(double)));
+        check_value(&c, value[0], value[1], "value of unaligned rows");
+    }
+    device_free(&d);
+    free(x);
+}
+
 /* The value alone is the value that comes with a gradient, as near as the precision has it. */
 static void test_value_alone(void) {
-    static const char *const methods[] = {"mmd-heat", "kl-heat"};
+    static const char *const methods[] = {"mmd-heat", "kl-heat", "mmd-band"};
     if (no_gpu()) return;
-    for (int m = 0; m < 2; m++)
+    for (int m = 0; m < 3; m++)
         for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++) {
             gpu_case c = {.method = methods[m],
                           .views = 1,
                           .globals = 1,
                           .rows = 1500,
-                          .dim = 100,
+                          .dim = m == 2 ? 256 : 100,
                           .precision = (zonal_precision)p,
                           .dtype = ZONAL_DTYPE_FP32,
                           .spread = 0.3};
@@ -524,21 +616,22 @@ static void test_corners(void) {
                                 .spread = 0.1});
 }
 
-static void check_bad_row(const char *method, zonal_precision precision, int64_t rows, float bad,
-                          const char *word) {
+static void check_bad_row(const char *method, zonal_precision precision, int64_t rows, int64_t dim,
+                          float bad, const char *word) {
     gpu_case c = {.method = method,
                   .views = 1,
                   .globals = 1,
                   .rows = rows,
-                  .dim = 16,
+                  .dim = dim,
                   .precision = precision,
                   .dtype = ZONAL_DTYPE_FP32};
-    float *x = malloc((size_t)(rows * 16) * sizeof *x);
+    size_t bytes = (size_t)(rows * dim) * sizeof(float);
+    float *x = malloc(bytes);
     device_case d;
     fill_rows(&c, x);
-    for (int k = 0; k < 16; k++) x[7 * 16 + k] = bad;
-    x[9 * 16] = NAN;
-    if (device_make(&c, x, (size_t)(rows * 16) * sizeof *x, &d)) {
+    for (int64_t k = 0; k < dim; k++) x[7 * dim + k] = bad;
+    x[9 * dim] = NAN;
+    if (device_make(&c, x, bytes, &d)) {
         char text[64];
         CHECK_OK(enqueue(&d, NULL));
         snprintf(text, sizeof text, "row 7");
@@ -556,13 +649,17 @@ static void test_bad_rows(void) {
     for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++) {
         zonal_precision precision = (zonal_precision)p;
         for (int64_t rows = 64; rows <= 2048; rows *= 32) {
-            check_bad_row("mmd-heat", precision, rows, 0, "zero");
-            check_bad_row("mmd-heat", precision, rows, INFINITY, "finite");
-            check_bad_row("kl-heat", precision, rows, 0, "zero");
-            check_bad_row("susreg", precision, rows, 0, "zero");
-            check_bad_row("sigreg", precision, rows, NAN, "finite");
+            check_bad_row("mmd-heat", precision, rows, 16, 0, "zero");
+            check_bad_row("mmd-heat", precision, rows, 16, INFINITY, "finite");
+            check_bad_row("kl-heat", precision, rows, 16, 0, "zero");
+            check_bad_row("susreg", precision, rows, 16, 0, "zero");
+            check_bad_row("sigreg", precision, rows, 16, NAN, "finite");
         }
-        check_bad_row("mmd-band", precision, 2048, NAN, "finite");
+        for (int64_t dim = 16; dim <= 256; dim *= 16) {
+            check_bad_row("mmd-band", precision, 2048, dim, NAN, "finite");
+            check_bad_row("mmd-band", precision, 2048, dim, INFINITY, "finite");
+            check_bad_row("mmd-band", precision, 2048, dim, 0, "zero");
+        }
     }
 }
 
@@ -599,7 +696,8 @@ static void test_refusals(void) {
 static const test_case tests[] = {{"tiny", test_tiny},           {"races", test_races},
                                   {"small", test_small},         {"wide", test_wide},
                                   {"objective", test_objective}, {"large", test_large},
-                                  {"tiles", test_tiles},         {"value_alone", test_value_alone},
+                                  {"tiles", test_tiles},         {"moments", test_moments},
+                                  {"unaligned", test_unaligned}, {"value_alone", test_value_alone},
                                   {"dtypes", test_dtypes},       {"corners", test_corners},
                                   {"bad_rows", test_bad_rows},   {"memory", test_memory},
                                   {"refusals", test_refusals},   {0}};

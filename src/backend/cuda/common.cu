@@ -83,3 +83,13 @@ zonal_status zonal__cuda_check(zonal__work *work) {
     int64_t row;
     return zonal__ranks_agree(base->problem.ranks, zonal__cuda_check_row(work, &row));
 }
+
+int zonal__cuda_is_hopper(void) {
+    int device, major = 0, minor = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
+               cudaSuccess &&
+           major == 9 && minor == 0;
+}

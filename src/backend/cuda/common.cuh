@@ -79,6 +79,9 @@ zonal_status zonal__cuda_check(zonal__work *work);
 zonal_status zonal__cuda_check_row(zonal__work *work, int64_t *row);
 size_t zonal__cuda_scratch_bytes(const zonal__work *work);
 
+/* Whether the current GPU has compute capability 9.0, for which kernels of sm_90a are made. */
+int zonal__cuda_is_hopper(void);
+
 /* The devices: device.cu. */
 zonal_status zonal__cuda_count(int *count);
 zonal_status zonal__cuda_describe(int index, zonal_device_info *info);

@@ -444,22 +444,12 @@ static int fill_profile(const zonal__problem *problem, int kl, fused_work *work)
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static int on_hopper(void) {
-    int device, major = 0, minor = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
-               cudaSuccess &&
-           major == 9 && minor == 0;
-}
-
 int zonal__cuda_fused_serves(const zonal__problem *problem, zonal__operation operation) {
     fused_work unused;
     int kl_in_double = operation == ZONAL__KL && problem->precision == ZONAL_PRECISION_FP32;
     return !problem->ranks && !kl_in_double && problem->precision != ZONAL_PRECISION_DOUBLE &&
            problem->dim <= 256 && problem->rows <= INT32_MAX / 2 &&
-           fill_profile(problem, operation == ZONAL__KL, &unused) && on_hopper();
+           fill_profile(problem, operation == ZONAL__KL, &unused) && zonal__cuda_is_hopper();
 }
 
 static zonal_status cut_work(fused_work *work) {

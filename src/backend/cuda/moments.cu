@@ -28,11 +28,23 @@
  * turned around: the projection does not see multiples of x = y + c, so alpha c counts as -alpha y.
  * That is the smaller of the two when |c|^2 > 1/2, and alpha is 0 otherwise.
  *
+ * On Hopper, rows of 256 elements are read twice instead (moments_hopper_kernel.cuh; one rank, rows
+ * and gradient at multiples of four elements). Sums of y y^T about any c do for E, so c is the mean
+ * of a thousand rows there, and norms and the mean come with the sums; the gradient has the mean
+ * for its centre, as above:
+ *
+ *     measure_rows, find_centre    c, from a thousand rows
+ *     zonal__hopper_moment         norms, sums of the unit rows, sums of y y^T
+ *     find_centre, join_blocks     m and E
+ *     finish                       as above
+ *     zonal__hopper_gradient       E y, projected
+ *
  * Several ranks add up their sums of rows, and then their sums of y y^T about the mean that follows
  * (add_ranges brings them together first); all else they do alike, or for their own rows.
  */
 #include <math.h>
 
+#include "backend/cuda/moments_hopper_kernel.cuh"
 #include "backend/cuda/ranks.cuh"
 #include "backend/cuda/split_product.cuh"
 #include "backend/cuda/tiled_work.cuh"
@@ -42,7 +54,9 @@ namespace { /* and kernels are templates: nvcc makes the stubs of others global 
 enum {
     MOST_BLOCKS = 1056, /* of measure_rows: 8 per multiprocessor */
     MOST_CLUSTER = 8,   /* what every Hopper GPU runs */
-    PARTS = 16
+    PARTS = 18,
+    PIVOT_ROWS = 1056,  /* of which a centre is made on Hopper */
+    LEAST_HOPPER = 1025 /* rows */
 };
 static const size_t MOST_PARTIAL = 96 << 20; /* bytes for the ranges' sums, if more than one */
 static const size_t MOST_PRODUCT = 64 << 20; /* bytes for products that do not fit the gradient */
@@ -58,9 +72,13 @@ typedef struct moments_work {
     const char *what;            /* tiled_work.cuh, as are memory and n_memory */
     int matrix, products, large; /* large: of the gradient's tiles */
     int tiles, pairs, ranges;    /* of columns; of tiles; of rows */
+    int processors;
     int64_t range_rows;
     int exact_rows; /* whose products are added in single precision */
     int measure_blocks;
+    int hopper; /* the kernels of moments_hopper_kernel.cuh serve */
+    int hopper_ranges;
+    int64_t hopper_rows;  /* of a range */
     int64_t product_rows; /* of "product" at a time */
     finish_numbers numbers;
     zonal__row_scale *scale;      /* [rows] */
@@ -68,6 +86,8 @@ typedef struct moments_work {
     double *all_sums;             /* [dim]: of all ranks */
     double *mean;                 /* [dim] */
     float *centre;                /* [tiles * 128]: ROW_UNIT c */
+    double *pivot_mean;           /* [dim], hopper */
+    float *pivot;                 /* [dim], hopper: ROW_UNIT times that mean */
     double *partial;              /* [ranges][pairs][64][256]: see second_moment */
     double *excess;               /* [dim][dim]: E */
     float *excess_single;         /* [dim][pitch] */
@@ -82,11 +102,12 @@ typedef struct moments_work {
 
 /* ---- norms and the mean --------------------------------------------------------------------- */
 
-/* GROUP threads hold a row in V x 4 elements each, read it once, and add up what they hold. */
+/* GROUP threads hold a row in V x 4 elements each, read it once, and add up what they hold. With a
+ * step above 1, of every so many rows one; x.rows counts those. */
 template <typename T, int GROUP, int V>
 __global__ void __launch_bounds__(256)
-    measure_rows(zonal__row_operand<T, false> x, zonal__row_rules rules, zonal__row_scale *scale,
-                 double *row_sums) {
+    measure_rows(zonal__row_operand<T, false> x, int64_t step, zonal__row_rules rules,
+                 zonal__row_scale *scale, double *row_sums) {
     constexpr int GROUPS = 256 / GROUP, COLUMNS = GROUP == 32 ? GROUP * V * 4 : 1;
     __shared__ double part[8], total[COLUMNS];
     int group = (int)threadIdx.x / GROUP, member = (int)threadIdx.x % GROUP;
@@ -98,7 +119,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int i = 0; i < V; i++) {
             int column = (i * GROUP + member) * 4;
-            data[i] = zonal__load4(x.z + row * x.dim + column, x.dim - column, x.vector);
+            data[i] = zonal__load4(x.z + row * step * x.dim + column, x.dim - column, x.vector);
         }
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -107,8 +128,8 @@ __global__ void __launch_bounds__(256)
             square = fma((double)v.z, (double)v.z, fma((double)v.w, (double)v.w, square));
         }
         square = GROUP == 32 ? zonal__warp_sum(square) : zonal__block_sum(square, part);
-        zonal__row_scale own = zonal__scale_row(rules, square, row);
-        if (member == 0) scale[row] = own;
+        zonal__row_scale own = zonal__scale_row(rules, square, row * step);
+        if (member == 0 && scale) scale[row] = own;
         double inverse = (double)own.p * own.q; /* what the products will use */
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -207,6 +228,23 @@ __global__ void __launch_bounds__(256, 1)
     }
 }
 
+/* An element of E from the sum of ROW_UNIT^2 y y^T about "centre"; with "mirror", its mirror image
+ * too. */
+__device__ static void put_excess(double sum, int row, int column, bool mirror, double rows,
+                                  int dim, int pitch, const double *mean, const float *centre,
+                                  double *excess, float *excess_single) {
+    double unit = 1 / (double)ZONAL__ROW_UNIT;
+    double c = centre[row] * unit, other = centre[column] * unit;
+    sum = sum * unit * unit / rows;
+    sum += c * (mean[column] - other) + (mean[row] - c) * other;
+    sum += c * other - (row == column ? 1.0 / dim : 0.0);
+    excess[(int64_t)row * dim + column] = sum;
+    excess_single[(int64_t)row * pitch + column] = (float)sum;
+    if (!mirror) return;
+    excess[(int64_t)column * dim + row] = sum;
+    excess_single[(int64_t)column * pitch + row] = (float)sum;
+}
+
 /* E from the tiles: a block per register number and pair. */
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
@@ -225,16 +263,26 @@ __global__ void __launch_bounds__(THREADS)
     if (row >= dim || column >= dim) return;
 #pragma unroll 8
     for (int r = 0; r < ranges; r++) sum += at[(int64_t)r * pairs * tile_type::M * tile_type::N];
-    double unit = 1 / (double)ZONAL__ROW_UNIT;
-    double c = centre[row] * unit, other = centre[column] * unit;
-    sum = sum * unit * unit / rows;
-    sum += c * (mean[column] - other) + (mean[row] - c) * other;
-    sum += c * other - (row == column ? 1.0 / dim : 0.0);
-    excess[(int64_t)row * dim + column] = sum;
-    excess_single[(int64_t)row * pitch + column] = (float)sum;
-    if (i == j) return;
-    excess[(int64_t)column * dim + row] = sum;
-    excess_single[(int64_t)column * pitch + row] = (float)sum;
+    put_excess(sum, row, column, i != j, rows, dim, pitch, mean, centre, excess, excess_single);
+}
+
+/* The same from the blocks of zonal__hopper_moment: a thread block per number and block of E. */
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    join_blocks(const double *partial, int ranges, double rows, const double *mean,
+                const float *pivot, double *excess, float *excess_single) {
+    static_assert(THREADS == 128, "a warpgroup");
+    int i, j;
+    zonal__hopper_block((int)blockIdx.y, &i, &j);
+    int row = 64 * i + zonal__hopper_row((int)threadIdx.x, (int)blockIdx.x);
+    int column = 64 * j + zonal__hopper_column((int)threadIdx.x, (int)blockIdx.x);
+    const double *at = partial + (blockIdx.y * 32 + blockIdx.x) * 128 + threadIdx.x;
+    double sum = 0;
+#pragma unroll 8
+    for (int r = 0; r < ranges; r++)
+        sum += at[(int64_t)r * ZONAL__HOPPER_BLOCKS * ZONAL__HOPPER_BLOCK];
+    put_excess(sum, row, column, i != j, rows, ZONAL__HOPPER_DIM, ZONAL__HOPPER_DIM, mean, pivot,
+               excess, excess_single);
 }
 
 /* ---- the value ------------------------------------------------------------------------------ */
@@ -380,18 +428,18 @@ static zonal_status enqueue_gradient(const moments_work *work, zonal__gradient_t
     return ZONAL_OK;
 }
 
-/* ---- the operation -------------------------------------------------------------------------- */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
 template <typename T>
 static zonal_status enqueue_measure(const moments_work *work,
                                     const zonal__row_operand<T, false> &x) {
     zonal__row_rules rules = {work->base.problem.unit_rows, 0, 1, work->base.bad_row};
-    void (*kernel)(zonal__row_operand<T, false>, zonal__row_rules, zonal__row_scale *, double *) =
-        x.dim <= 256    ? measure_rows<T, 32, 2>
-        : x.dim <= 1024 ? measure_rows<T, 32, 8>
-                        : measure_rows<T, 256, 4>;
+    void (*kernel)(zonal__row_operand<T, false>, int64_t, zonal__row_rules, zonal__row_scale *,
+                   double *) = x.dim <= 256    ? measure_rows<T, 32, 2>
+                               : x.dim <= 1024 ? measure_rows<T, 32, 8>
+                                               : measure_rows<T, 256, 4>;
     ZONAL_TRY(zonal__launch(work->base.stream, dim3((unsigned)work->measure_blocks), 256, 0, 1,
-                            kernel, x, rules, work->scale, work->row_sums));
+                            kernel, x, 1, rules, work->scale, work->row_sums));
     dim3 grid((unsigned)((x.dim + 31) / 32));
     if (work->base.problem.ranks) {
         ZONAL_TRY(zonal__launch(work->base.stream, grid, 1024, 0, 1, find_centre<1024>,
@@ -431,6 +479,73 @@ static zonal_status enqueue_matrix(const moments_work *work, const zonal__row_op
                          work->centre, work->excess, work->excess_single);
 }
 
+/* ---- the same on Hopper ---------------------------------------------------------------------- */
+
+/* A centre from some of the rows, evenly spread. Any would do that is about as near to the mean as
+ * a row's neighbours are. */
+template <typename T>
+static zonal_status enqueue_pivot(const moments_work *work, const zonal__row_operand<T, false> &x) {
+    zonal__row_rules rules = {work->base.problem.unit_rows, 0, 1, work->base.bad_row};
+    zonal__row_operand<T, false> some = x;
+    int64_t step = (x.rows + PIVOT_ROWS - 1) / PIVOT_ROWS;
+    some.rows = (x.rows + step - 1) / step;
+    int blocks = (int)((some.rows + 7) / 8);
+    ZONAL_TRY(zonal__launch(work->base.stream, dim3((unsigned)blocks), 256, 0, 1,
+                            measure_rows<T, 32, 2>, some, step, rules, (zonal__row_scale *)NULL,
+                            work->row_sums));
+    return zonal__launch(work->base.stream, dim3(ZONAL__HOPPER_DIM / 32), 1024, 0, 1,
+                         find_centre<1024>, work->row_sums, blocks, (double)some.rows,
+                         ZONAL__HOPPER_DIM, work->pivot_mean, work->pivot);
+}
+
+/* Norms, the mean and E, in one pass over the rows. */
+template <typename T>
+static zonal_status enqueue_hopper(const moments_work *work,
+                                   const zonal__row_operand<T, false> &x) {
+    cudaStream_t stream = work->base.stream;
+    zonal__row_rules rules = {work->base.problem.unit_rows, 0, 1, work->base.bad_row};
+    zonal__hopper_sums<T> sums = {x.z,         x.rows,      work->hopper_rows, rules,
+                                  work->pivot, work->scale, work->row_sums,    work->partial};
+    dim3 grid(2 * (unsigned)work->hopper_ranges);
+    ZONAL_TRY(enqueue_pivot<T>(work, x));
+    if (work->products == 3)
+        ZONAL_TRY(zonal__launch(stream, grid, 512, zonal__hopper_stage<3>::ALL, 1,
+                                zonal__hopper_moment<T, 3>, sums));
+    else
+        ZONAL_TRY(zonal__launch(stream, grid, 512, zonal__hopper_stage<1>::ALL, 1,
+                                zonal__hopper_moment<T, 1>, sums));
+    ZONAL_TRY(zonal__launch(stream, dim3(ZONAL__HOPPER_DIM / 32), 1024, 0, 1, find_centre<1024>,
+                            work->row_sums, work->hopper_ranges * ZONAL__HOPPER_READERS,
+                            work->numbers.rows, ZONAL__HOPPER_DIM, work->mean, work->centre));
+    return zonal__launch(stream, dim3(32, ZONAL__HOPPER_BLOCKS), 128, 0, 1, join_blocks<128>,
+                         work->partial, work->hopper_ranges, work->numbers.rows, work->mean,
+                         work->pivot, work->excess, work->excess_single);
+}
+
+template <typename T>
+static zonal_status enqueue_hopper_gradient(const moments_work *work,
+                                            const zonal__gradient_task<T, true> &task) {
+    zonal__hopper_task<T> same = {
+        task.x.z,    (int)task.x.rows, task.x.scale,     work->excess_single, task.x.centre,
+        task.offset, task.terms,       task.coefficient, task.gradient};
+    int64_t pairs = (task.x.rows + 2 * ZONAL__HOPPER_ROWS - 1) / (2 * ZONAL__HOPPER_ROWS);
+    dim3 grid((unsigned)(pairs < work->processors ? pairs : work->processors));
+    if (work->products == 3)
+        return zonal__launch(work->base.stream, grid, 256, zonal__hopper_layout<3>::BYTES, 1,
+                             zonal__hopper_gradient<T, 3>, same);
+    return zonal__launch(work->base.stream, grid, 256, zonal__hopper_layout<1>::BYTES, 1,
+                         zonal__hopper_gradient<T, 1>, same);
+}
+
+template <typename T> static zonal_status allow_hopper(const T *) {
+    ZONAL_TRY(zonal__allow_shared(zonal__hopper_moment<T, 3>, zonal__hopper_stage<3>::ALL));
+    ZONAL_TRY(zonal__allow_shared(zonal__hopper_moment<T, 1>, zonal__hopper_stage<1>::ALL));
+    ZONAL_TRY(zonal__allow_shared(zonal__hopper_gradient<T, 3>, zonal__hopper_layout<3>::BYTES));
+    return zonal__allow_shared(zonal__hopper_gradient<T, 1>, zonal__hopper_layout<1>::BYTES);
+}
+
+/* ---- the operation -------------------------------------------------------------------------- */
+
 template <typename T>
 static zonal_status enqueue(const moments_work *work, const void *z, double *value, void *gradient,
                             double factor) {
@@ -446,8 +561,13 @@ static zonal_status enqueue(const moments_work *work, const void *z, double *val
                             work->image,  work->offset,
                             work->terms,  work->count,
                             value};
-    ZONAL_TRY(enqueue_measure<T>(work, plain));
-    if (work->matrix) ZONAL_TRY(enqueue_matrix<T>(work, x));
+    bool hopper = work->hopper && vector && (uintptr_t)gradient % (4 * sizeof(T)) == 0;
+    if (hopper) {
+        ZONAL_TRY(enqueue_hopper<T>(work, plain));
+    } else {
+        ZONAL_TRY(enqueue_measure<T>(work, plain));
+        if (work->matrix) ZONAL_TRY(enqueue_matrix<T>(work, x));
+    }
     ZONAL_TRY(zonal__launch(work->base.stream, dim3(work->matrix ? (unsigned)dim : 1u), 128, 0, 1,
                             finish<128>, work->numbers, arrays, dim));
     if (!gradient) return ZONAL_OK;
@@ -458,10 +578,11 @@ static zonal_status enqueue(const moments_work *work, const void *z, double *val
     task.coefficient = (float)(factor / work->numbers.rows);
     task.gradient = (T *)gradient;
     task.pairs = dim % 2 == 0 && (uintptr_t)gradient % (2 * sizeof(T)) == 0;
-    return enqueue_gradient<T>(work, task);
+    return hopper ? enqueue_hopper_gradient<T>(work, task) : enqueue_gradient<T>(work, task);
 }
 
-template <typename T> static zonal_status allow_shared(const T *) {
+template <typename T> static zonal_status allow_shared(const T *rows) {
+    if (zonal__cuda_is_hopper()) ZONAL_TRY(allow_hopper(rows));
     ZONAL_TRY(zonal__allow_shared(second_moment<T, 3>, zonal__large_tile<true, 3>::BYTES));
     ZONAL_TRY(zonal__allow_shared(second_moment<T, 1>, zonal__large_tile<true, 1>::BYTES));
     ZONAL_TRY(zonal__allow_shared(gradient_tiles<T, 3, true>, zonal__large_tile<false, 3>::BYTES));
@@ -509,24 +630,38 @@ static void choose_ranges(moments_work *work, int processors) {
     work->ranges = (int)((rows + work->range_rows - 1) / work->range_rows);
 }
 
+/* A range for two multiprocessors. Whether rows lie as the kernels need them, a run will see. */
+static void choose_hopper(moments_work *work) {
+    const zonal__problem *problem = &work->base.problem;
+    work->hopper = work->matrix && !problem->ranks && problem->dim == ZONAL__HOPPER_DIM &&
+                   problem->rows >= LEAST_HOPPER && work->processors > 1 && zonal__cuda_is_hopper();
+    if (!work->hopper) return;
+    int64_t tiles = (problem->rows + ZONAL__HOPPER_ROWS - 1) / ZONAL__HOPPER_ROWS;
+    int64_t each = (tiles + work->processors / 2 - 1) / (work->processors / 2);
+    work->hopper_rows = each * ZONAL__HOPPER_ROWS;
+    work->hopper_ranges = (int)((tiles + each - 1) / each);
+}
+
 /* Doubles of the sums of so many ranges; there is room for one in any case. */
 static int64_t held_ranges(const moments_work *work, int ranges) {
-    return (int64_t)(ranges > 1 ? ranges : 1) * work->pairs * 128 * 128;
+    int64_t doubles = (int64_t)(ranges > 1 ? ranges : 1) * work->pairs * 128 * 128;
+    int64_t blocks = (int64_t)work->hopper_ranges * ZONAL__HOPPER_BLOCKS * ZONAL__HOPPER_BLOCK;
+    return doubles > blocks ? doubles : blocks;
 }
 
 static zonal_status fill(moments_work *work) {
     const zonal__problem *problem = &work->base.problem;
     int64_t rows = problem->rows, d = problem->dim, padded, tiles;
-    int processors;
-    ZONAL_TRY(zonal__tiled_processors(&processors));
+    ZONAL_TRY(zonal__tiled_processors(&work->processors));
     work->matrix = problem->degree2 != 0;
     work->products = problem->precision == ZONAL_PRECISION_FP32 ? 3 : 1;
     work->tiles = (int)((d + 127) / 128);
     work->pairs = work->tiles * (work->tiles + 1) / 2;
     padded = (int64_t)work->tiles * 128;
     tiles = (rows + 127) / 128 * work->tiles;
-    work->large = tiles >= processors;
-    choose_ranges(work, processors);
+    work->large = tiles >= work->processors;
+    choose_ranges(work, work->processors);
+    choose_hopper(work);
     work->exact_rows = d <= 8 ? 128 : d <= 32 ? 512 : d < 256 ? 1024 : 4096;
     work->numbers = finish_numbers{
         problem->degree1,         problem->degree2, problem->degree2 * (double)d / (double)(d - 1),
@@ -535,7 +670,13 @@ static zonal_status fill(moments_work *work) {
     groups = groups < few ? groups : few;
     work->measure_blocks = groups < MOST_BLOCKS ? (int)groups : (int)MOST_BLOCKS;
     ZONAL_TRY(zonal__tiled_take(work, rows, &work->scale));
-    ZONAL_TRY(zonal__tiled_take(work, work->measure_blocks * d, &work->row_sums));
+    int64_t sums = work->hopper_ranges * ZONAL__HOPPER_READERS; /* and PIVOT_ROWS / 8 are fewer */
+    ZONAL_TRY(zonal__tiled_take(
+        work, (sums > work->measure_blocks ? sums : work->measure_blocks) * d, &work->row_sums));
+    if (work->hopper) {
+        ZONAL_TRY(zonal__tiled_take(work, d, &work->pivot_mean));
+        ZONAL_TRY(zonal__tiled_take(work, d, &work->pivot));
+    }
     ZONAL_TRY(zonal__tiled_take(work, d, &work->mean));
     if (problem->ranks) ZONAL_TRY(zonal__tiled_take(work, d, &work->all_sums));
     int64_t most_sums = work->matrix ? held_ranges(work, 1) : d;

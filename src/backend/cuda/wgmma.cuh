@@ -63,6 +63,27 @@ __device__ inline void zonal__bulk_copy(uint32_t to, const void *from, int bytes
                  : "memory");
 }
 
+/* A thread's own copies of 8 or 16 bytes to shared memory, zeros where there is nothing to copy;
+ * those until a commit are a group, and wait returns when all but "left" groups are there. */
+template <int BYTES>
+__device__ inline void zonal__copy_piece(uint32_t to, const void *from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
+                 "r"(there ? BYTES : 0)
+                 : "memory");
+}
+__device__ inline void zonal__copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int left> __device__ inline void zonal__copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+
+/* What this thread wrote to shared memory is seen by products and by the copy engine, once a
+ * barrier has let them begin. */
+__device__ inline void zonal__shared_publish() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* ---- named barriers: two warpgroups take turns ---------------------------------------------- */
 
 __device__ inline void zonal__turn_wait(int id) {
@@ -125,12 +146,12 @@ template <int n> __device__ inline void zonal__hold(uint32_t (&number)[n]) {
     "%127"
 
 /* The numbers of d are named first, so the other operands' names depend on how many there are. */
-#define ZONAL__MULTIPLY_SHARED(n, names, a_name, b_name, add_name, ...)                            \
+#define ZONAL__MULTIPLY_SHARED(n, names, a_name, b_name, add_name, transposed, ...)                \
     asm volatile("{\n"                                                                             \
                  ".reg .pred add;\n"                                                               \
                  "setp.ne.b32 add, " add_name ", 0;\n"                                             \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" names "}, " a_name     \
-                 ", " b_name ", add, 1, 1, 0, 0;\n"                                                \
+                 ", " b_name ", add, 1, 1, " transposed ", " transposed ";\n"                      \
                  "}\n"                                                                             \
                  : __VA_ARGS__                                                                     \
                  : "l"(a), "l"(b), "r"(add))
@@ -140,14 +161,36 @@ template <int n> __device__ inline void zonal__hold(uint32_t (&number)[n]) {
                  : __VA_ARGS__                                                                     \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
+#define ZONAL__MULTIPLY_HELD_64(transposed)                                                        \
+    asm volatile("{\n"                                                                             \
+                 ".reg .pred add;\n"                                                               \
+                 "setp.ne.b32 add, %37, 0;\n"                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" ZONAL__NAMES_0_31 "}, "    \
+                 "{%32, %33, %34, %35}, %36, add, 1, 1, " transposed ";\n"                         \
+                 "}\n"                                                                             \
+                 : ZONAL__OUT32(d, 0)                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+
 /* Products of halves with n columns, 16 elements deep:
- *     shared    d = a b^T, with "add" d += a b^T; a [64][16] and b [n][16] in shared memory
- *     held      d += a b; a [64][16] in registers, b [16][n] in shared memory */
+ *     shared       d = a b^T, with "add" d += a b^T; a [64][16] and b [n][16] in shared memory
+ *     columns      d = a^T b, with "add" d += a^T b; a [16][64] and b [16][n] in shared memory
+ *     held         d += a b, of 64 columns d = a b without "add"; a [64][16] in registers, b
+ *                  [16][n] in shared memory
+ *     held_rows    the same with a b^T; b [n][16] */
 template <int n> struct zonal__products;
 
 template <> struct zonal__products<64> {
     static __device__ inline void shared(float *d, uint64_t a, uint64_t b, int add) {
-        ZONAL__MULTIPLY_SHARED(64, ZONAL__NAMES_0_31, "%32", "%33", "%34", ZONAL__OUT32(d, 0));
+        ZONAL__MULTIPLY_SHARED(64, ZONAL__NAMES_0_31, "%32", "%33", "%34", "0", ZONAL__OUT32(d, 0));
+    }
+    static __device__ inline void columns(float *d, uint64_t a, uint64_t b, int add) {
+        ZONAL__MULTIPLY_SHARED(64, ZONAL__NAMES_0_31, "%32", "%33", "%34", "1", ZONAL__OUT32(d, 0));
+    }
+    static __device__ inline void held(float *d, const uint32_t *a, uint64_t b, int add) {
+        ZONAL__MULTIPLY_HELD_64("1");
+    }
+    static __device__ inline void held_rows(float *d, const uint32_t *a, uint64_t b, int add) {
+        ZONAL__MULTIPLY_HELD_64("0");
     }
 };
 template <> struct zonal__products<128> {
