@@ -209,6 +209,15 @@ static int host_objective(const gpu_case *c, const double *x, zonal_objective_pa
     return ok;
 }
 
+/* Without a gradient other kernels compute the value. */
+static void check_value_alone(const gpu_case *c, device_case *d, double want) {
+    double got = 0;
+    if (d->plan && CHECK_OK(zonal_plan_execute(d->plan, d->x, d->value, NULL)) &&
+        CHECK_OK(zonal_plan_status(d->plan)) &&
+        CHECK_OK(zonal__device_read(gpu_device(), &got, d->value, sizeof got)))
+        check_value(c, got, want, "value alone");
+}
+
 static void compare(const gpu_case *c, device_case *d, int64_t n, size_t bytes, const double *x,
                     void *host) {
     zonal_objective_parts want = {0}, got = {0}, again = {0};
@@ -236,6 +245,7 @@ static void compare(const gpu_case *c, device_case *d, int64_t n, size_t bytes, 
                c->method, precision_names[c->precision], (int)c->dtype, (long long)c->views,
                (long long)c->rows, (long long)c->dim,
                fabs(got.total - want.total) / fabs(want.total), error);
+        check_value_alone(c, d, want.total);
         /* The same bits from a graph, replayed. */
         if (!c->once && CHECK_OK(zonal__device_time(gpu_device(), enqueue, d, 1, 2, 3, &us)) &&
             CHECK_OK(zonal__device_read(gpu_device(), &again, d->value, sizeof again)) &&
