@@ -400,7 +400,7 @@ static void test_large(void) {
 
 /* Rows and columns that do not fill their tiles, one tile more or less, rows of odd length, one
  * direction nearly common to all; and a batch of many tiles, which several ranges of columns and
- * several rounds of blocks share. */
+ * several rounds of blocks share, uniform, whose gradient is small beside what is summed. */
 static void test_tiles(void) {
     static const int64_t shapes[][2] = {{1151, 256}, {1153, 255}, {1249, 63},  {1344, 65},
                                         {2000, 129}, {3333, 201}, {2305, 256}, {12289, 256}};
@@ -420,9 +420,9 @@ static void test_tiles(void) {
                                     .dtype = s == 4   ? ZONAL_DTYPE_BF16
                                              : s == 5 ? ZONAL_DTYPE_FP16
                                                       : ZONAL_DTYPE_FP32,
-                                    .spread = s % 3 == 2   ? 2
-                                              : s % 3 == 1 ? 0.3
-                                                           : 0});
+                                    .spread = s % 3 == 2            ? 2
+                                              : s % 3 == 1 && s < 7 ? 0.3
+                                                                    : 0});
             }
 }
 

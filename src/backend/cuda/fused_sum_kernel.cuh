@@ -96,7 +96,9 @@ template <int PANELS, bool SPLIT, int KIND, int TERMS> struct zonal__sum_group {
     const zonal__sum_problem &g;
     zonal__fused_barriers bars;
     uint32_t own, places;
-    float *meeting; /* [8 warps][columns], shared */
+    float *meeting;         /* [8 warps][columns], shared */
+    uint32_t written, read; /* barriers: all 256 threads have, and the second warpgroup */
+    int meetings;
     int group, warp, first;
     zonal__fused_place at;
     double sum[2];
@@ -133,18 +135,17 @@ template <int PANELS, bool SPLIT, int KIND, int TERMS> struct zonal__sum_group {
 
     /* Columns' sums over the warps' rows meet in shared memory, and the second warpgroup adds
      * them. */
-    __device__ inline void mirror(int step, int tile, float (&column)[NUMBERS / 2]) const {
+    __device__ inline void mirror(int step, int tile, float (&column)[NUMBERS / 2]) {
         int lane = (int)threadIdx.x % 32, begin = zonal__sum_over_rows<NUMBERS / 2>(column);
-        if (group == 0) zonal__turn_wait(6); /* what was there has been read */
+        uint32_t phase = (uint32_t)meetings++ & 1;
+        if (meetings > 1) zonal__barrier_wait(read, phase ^ 1);
 #pragma unroll
         for (int i = 0; i < NUMBERS / 16; i += 2)
             *(float2 *)(meeting + (4 * group + warp) * layout::COLUMNS + (begin + i) / 2 * 8 +
                         lane % 4 * 2) = make_float2(column[i], column[i + 1]);
-        if (group == 0) {
-            zonal__turn_pass(5);
-            return;
-        }
-        zonal__turn_wait(5);
+        zonal__barrier_arrive(written);
+        if (group == 0) return;
+        zonal__barrier_wait(written, phase);
         int own_column = (int)threadIdx.x % 128;
         if (own_column < layout::COLUMNS) {
             float all = 0;
@@ -152,7 +153,7 @@ template <int PANELS, bool SPLIT, int KIND, int TERMS> struct zonal__sum_group {
             g.mirror[(int64_t)(step - 1) * g.blocks * 128 + tile * layout::COLUMNS + own_column] =
                 all;
         }
-        zonal__turn_pass(6);
+        zonal__barrier_arrive(read);
     }
 
     __device__ inline void densities(int step, int tile, bool mirrored, const float (&c)[NUMBERS]) {
@@ -210,7 +211,6 @@ template <int PANELS, bool SPLIT, int KIND, int TERMS> struct zonal__sum_group {
             if (SPLIT) zonal__hold(rest);
             look(t, s, rest);
         }
-        if (KIND == ZONAL__SUM_DENSITIES && group == 0) zonal__turn_wait(6);
     }
 
     /* Two rows of each thread, of which four lanes hold a share. */
@@ -234,11 +234,15 @@ __global__ void __launch_bounds__(ZONAL__FUSED_THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using layout = zonal__sum_layout<PANELS, SPLIT>;
     extern __shared__ __align__(1024) char shared[];
-    __shared__ __align__(8) uint64_t barrier[1 + 2 * layout::PLACES];
-    uint32_t begin = zonal__shared_address(shared);
+    __shared__ __align__(8) uint64_t barrier[1 + 2 * layout::PLACES], meeting[2];
+    uint32_t begin = zonal__shared_address(shared), meet = zonal__shared_address(meeting);
     int first = (int)blockIdx.y * g.steps_each;
     int count = min(g.steps - first, g.steps_each) * layout::TILES;
     first *= layout::TILES;
+    if (threadIdx.x == 0) {
+        zonal__barrier_init(meet, 256);
+        zonal__barrier_init(meet + 8, 128);
+    }
     zonal__fused_start start = zonal__fused_begin<layout::PLACES>(barrier, 8);
     if (start.group == 2) {
         zonal__fused_registers_less();
@@ -255,15 +259,15 @@ __global__ void __launch_bounds__(ZONAL__FUSED_THREADS, 1)
         begin + start.group * 64 * 128,
         begin + layout::OWN,
         (float *)(shared + layout::OWN + layout::PLACES * layout::UNIT),
+        meet,
+        meet + 8,
+        0,
         start.group,
         start.warp,
         first,
         {((int)blockIdx.x * 128 + 64 * start.group) / 16 + start.warp, 0},
         {0, 0}};
-    if (start.group == 1) {
-        zonal__turn_pass(1);
-        if (KIND == ZONAL__SUM_DENSITIES) zonal__turn_pass(6);
-    }
+    if (start.group == 1) zonal__turn_pass(1);
     zonal__barrier_wait(start.bars.own, 0);
     work.run(count);
     if (KIND == ZONAL__SUM_DENSITIES)
