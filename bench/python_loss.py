@@ -2,6 +2,7 @@
 """What the Python package costs, and what it saves, as JSON lines.
 
     bench/python_loss.py [--device cuda] [--part overhead,table,resnet] [--dim 256] [--batch 256,4096]
+                         [--method mmd-heat,kl-heat] [--form zonal,torch,torch_compiled]
 
     overhead  a loss at B = 256, value and gradient: the bare C call, the module's forward and backward, and
               both replayed from a CUDA graph; beside them a function of autograd's that computes nothing
@@ -121,8 +122,6 @@ class Idle(torch.autograd.Function):
 
 def overhead(options):
     for method in options.method:
-        if method == "susreg":  # its step forbids a capture in training mode
-            continue
         z = torch.randn(256, options.dim, device=options.device)
         bare, module = Bare(method, z.detach()), forward_and_backward(MODULES[method](), z)
         line = {"part": "overhead", "method": method, "B": 256, "d": options.dim,
@@ -173,6 +172,8 @@ def table(options):
                 forms["torch_compiled"] = torch.compile(plain)
             line = {"part": "table", "method": method, "B": batch, "d": options.dim}
             for name, loss in forms.items():
+                if name not in options.form:
+                    continue
                 line[name + "_ms"], line[name + "_mib"] = measured(loss, z, options)
             yield line
 
@@ -213,6 +214,7 @@ def main():
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--batch", default="")
     parser.add_argument("--method", default="mmd-heat,mmd-band,kl-heat,susreg")
+    parser.add_argument("--form", default="zonal,torch,torch_compiled")
     parser.add_argument("--row", default="resnet18@64")
     parser.add_argument("--views-batch", type=int, default=256)
     parser.add_argument("--width", type=float, default=1)
@@ -220,6 +222,7 @@ def main():
     batches = "256,1024,4096,16384,65536" if options.device == "cuda" else "256,1024"
     options.batch = [int(batch) for batch in (options.batch or batches).split(",")]
     options.method = options.method.split(",")
+    options.form = options.form.split(",")
     torch.set_float32_matmul_precision("high")
     parts = {"overhead": overhead, "table": table, "resnet": resnet}
     about = {"torch": torch.__version__, "device": options.device,

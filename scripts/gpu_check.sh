@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 jobs=$(nproc)
 tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cuda_feed
     test_cuda_trainer test_cuda_neighbours test_cuda_nn_launch test_cuda_nn test_cuda_optimiser
-    test_cuda_convolution test_cuda_fold test_cuda_libraries test_cuda_ranks test_nn_ranks test_ranks_training test_nccl)
+    test_cuda_convolution test_cuda_fold test_cuda_classifier test_cuda_libraries test_cuda_ranks
+    test_nn_ranks test_ranks_training test_nccl)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
 cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared zonal >>build-cuda.log 2>&1 ||
     { tail -n 50 build-cuda.log; exit 1; }
@@ -24,6 +25,13 @@ count() { # the closing line of a test program; a program without one has failed
     fi
     read -r p _ f _ s _ <<<"$line"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+# Whether the sanitizer ($1: its exit status) found nothing but what it takes for races inside of
+# cuBLAS's kernels, named nvjet_...; with those excluded by name it crashes.
+only_cublas() {
+    [ "$1" -eq 99 ] && grep -q '1 passed, 0 failed' "$log" && grep -q 'Race reported' "$log" &&
+        ! grep 'Race reported' "$log" | grep -qv 'access at nvjet_'
 }
 
 log=$(mktemp)
@@ -52,8 +60,8 @@ for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck tes
     "memcheck test_cuda_ranks same bits" "memcheck test_cuda_convolution stem_nans" "racecheck test_cuda_convolution stem_nans"; do
     read -r tool test cases <<<"$check"
     echo "== compute-sanitizer --tool $check"
-    if timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 1 \
-        "build-cuda/tests/$test" "$cases" >"$log" 2>&1; then
+    if timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 99 \
+        "build-cuda/tests/$test" "$cases" >"$log" 2>&1 || only_cublas "$?"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

@@ -272,7 +272,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan
  * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
  */
 typedef enum zonal_gain {
-    ZONAL_GAIN_AUTO = 0,       /* batch for MMD, KSD and SUSReg; 1.15 f* for KL; 1 for SIGReg */
+    /* The gain whose selectivity S is 10 (SUSReg: 20) at the default lambda, and at least 1.15 f*;
+     * 1 for SIGReg; the batch where S is not known. */
+    ZONAL_GAIN_AUTO = 0,
     ZONAL_GAIN_UNIT = 1,       /* 1: the printed equation */
     ZONAL_GAIN_BATCH = 2,      /* B: the test statistic B * D */
     ZONAL_GAIN_VALUE = 3,      /* gain_value */

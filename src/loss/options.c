@@ -257,8 +257,9 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .initial = "auto",
          .metavar = "auto|batch|unit|NUMBER",
          .set = set_gain,
-         .help = "factor of the uniformity loss; auto: batch for mmd, ksd and susreg, 1.15 times "
-                 "the collapse threshold for kl, unit for sigreg"},
+         .help =
+             "factor of the uniformity loss; auto: a selectivity of 10 (susreg: 20) at the usual "
+             "lambda, at least 1.15 times the collapse threshold; sigreg: 1"},
         {.name = "margin",
          .type = ZONAL__OPTION_DOUBLE,
          IN_OBJECTIVE(gain_value),
@@ -401,13 +402,17 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
     return zonal__sized_write(LOSS_SIZED, &full, options);
 }
 
+double zonal__usual_lambda(zonal_discrepancy discrepancy) {
+    return discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
+}
+
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {
     zonal_objective_options full = {.size = sizeof full};
     ZONAL_NEED(method, "method");
     ZONAL_NEED(options, "options");
     ZONAL_TRY(zonal__sized_check(OBJECTIVE_SIZED, options));
     ZONAL_TRY(zonal__method_find(method, &full.loss));
-    full.lambda = full.loss.discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
+    full.lambda = zonal__usual_lambda(full.loss.discrepancy);
     full.loss.size = options->size - offsetof(zonal_objective_options, loss);
     return zonal__sized_write(OBJECTIVE_SIZED, &full, options);
 }

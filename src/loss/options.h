@@ -46,6 +46,9 @@ extern const char *const zonal__implementation_words[];
         .initial = default_device, .metavar = "NAME", .help = text                                 \
     }
 
+/* The lambda of an objective that was given none. */
+double zonal__usual_lambda(zonal_discrepancy discrepancy);
+
 /* Whether the loss has a use for an option: --t is for heat alone, --slices for sliced losses. */
 int zonal__loss_uses(const zonal_loss_options *loss, const char *name);
 

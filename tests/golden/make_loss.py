@@ -381,11 +381,7 @@ def objective(case, rows):
     derivative = parts[0]["derivative"]
     threshold = (1 - lam) * k / (lam * derivative) if derivative > 0 else mpf(0)
     gain = {"unit": mpf(1), "batch": mpf(batch), "value": mpf(case["gain_value"]),
-            "auto": mpf(batch)}[case["gain"]]
-    if case["gain"] == "auto" and case["discrepancy"] == "sigreg":
-        gain = mpf(1)
-    if case["gain"] == "auto" and case["discrepancy"] == "kl":
-        gain = mpf("1.15") * threshold
+            "margin": mpf(case["gain_value"]) * threshold}[case["gain"]]
     mean = mp.fsum(p["value"] for p in parts) / views
     out = []
     for v in range(views):
@@ -445,7 +441,7 @@ def probes(gradient, d):
 
 DEFAULTS = dict(parameter=None, flat=0, weights=(), estimator=0, kl_norm=0, raw=0, unit=0, slices=6, knots=17,
                 low=None, high=None, seed=0, step=0, times_n=None, normalised=None, kind=MIXED,
-                views=0, global_views=0, gain="auto", gain_value=0.0)
+                views=0, global_views=0, gain="batch", gain_value=0.0)
 
 
 def complete(method, batch, d, **given):
@@ -495,7 +491,7 @@ def emit(case):
         for key in ("times_n", "normalised"):
             if given.get(key) is not None:
                 fields.append(".%s = %d" % (key, 1 + given[key]))
-    if views and case["gain"] != "auto":
+    if views:
         fields.append(".gain = ZONAL_GAIN_%s, .gain_value = %r"
                       % (case["gain"].upper(), case["gain_value"]))
     if case["weights"]:
@@ -595,20 +591,26 @@ def loss_cases():
     yield complete("susreg", 8, 8, kind=UNIT, unit=1)
 
 
+def gain_of(method):
+    if method == "kl-heat":
+        return dict(gain="margin", gain_value=1.15)
+    return dict(gain="unit" if method == "sigreg" else "batch")
+
+
 def objective_cases():
     for method in ("mmd-heat", "ksd-band", "kl-heat", "mmd-band", "susreg", "sigreg"):
         for global_views, views in ((2, 2), (2, 4), (1, 3)):
-            yield complete(method, 4, 6, views=views, global_views=global_views)
+            yield complete(method, 4, 6, views=views, global_views=global_views, **gain_of(method))
     yield complete("mmd-heat", 3, 2, views=2, global_views=2, gain="unit")
     yield complete("kl-heat", 3, 2, views=4, global_views=2, gain="batch")
     yield complete("kl-heat", 3, 2, views=4, global_views=2, gain="value", gain_value=2.5,
                    **{"lambda": 0.25})
     yield complete("mmd-induced", 3, 2, views=4, global_views=1, **{"lambda": 1.0})
-    yield complete("sigreg", 3, 2, views=2, global_views=1, slices=2)
+    yield complete("sigreg", 3, 2, views=2, global_views=1, slices=2, gain="unit")
     yield complete("mmd-heat", 3, 2, views=3, global_views=3, estimator=2)
     yield complete("susreg", 4, 256, views=2, global_views=2, slices=3)
     for method in ("mmd-heat", "ksd-heat", "mmd-band", "mmd-induced", "kl-heat"):
-        yield complete(method, 4, 256, views=2, global_views=2)
+        yield complete(method, 4, 256, views=2, global_views=2, **gain_of(method))
 
 
 def directions():

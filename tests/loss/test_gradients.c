@@ -101,6 +101,7 @@ static void test_identical_views(void) {
     for (int i = 0; i < V * N * D; i++) z[i] = x[i % (N * D)];
     CHECK_OK(zonal_objective_defaults("mmd-heat", &options));
     options.loss = defaults("mmd-heat", D);
+    options.gain = ZONAL_GAIN_BATCH;
     if (CHECK_OK(zonal_objective_create(&options, V, 2, N, D, &objective))) {
         CHECK_OK(zonal_objective_execute(objective, z, &parts, NULL));
         CHECK_CLOSE(parts.invariance, 0, 1e-30);

@@ -370,6 +370,7 @@ static void body_described(const zonal_communicator *communicator, void *context
     int *good = context, r = communicator->rank;
     if (zonal_objective_defaults("mmd-heat", &options)) return;
     options.loss.communicator = communicator;
+    options.gain = ZONAL_GAIN_BATCH;
     if (r == 0 && zonal_objective_describe(&options, 2, 2, 12, 5, &described)) return;
     if (zonal_objective_create(&options, 2, 2, r == 0 ? 3 : 9, 5, &objective)) return;
     if (zonal_objective_info_get(objective, &made)) return;

@@ -146,7 +146,7 @@ static void test_sliced(void) {
  */
 
 /* At d = 256, batch 256, two views, computed apart from this library (with mpmath, from the
- * multiplicities and exp(-t L_l) alone; SUSReg by hand). */
+ * multiplicities and exp(-t L_l) alone; SUSReg by hand); gain = batch, KL at a margin of 1.15. */
 static void test_known(void) {
     static const struct {
         const char *method;
@@ -156,10 +156,51 @@ static void test_known(void) {
                  {"kl-heat", 5.2553453, 1e-6}, {"susreg", 21, 0.5}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
-        CHECK_OK(describe(known[i].method, -1, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
+        zonal_gain gain = strcmp(known[i].method, "kl-heat") ? ZONAL_GAIN_BATCH : ZONAL_GAIN_MARGIN;
+        CHECK_OK(describe(known[i].method, -1, gain, 1.15, 2, 2, 256, &info));
         CHECK_MSG(fabs(info.selectivity - known[i].selectivity) <= known[i].within,
                   "%s: S = %g, not %g", known[i].method, info.selectivity, known[i].selectivity);
     }
+}
+
+/* The gain that is chosen where none is asked for. */
+static void test_usual(void) {
+    static const struct {
+        const char *method;
+        double selectivity;
+    } usual[] = {{"mmd-heat", 10}, {"ksd-heat", 10},    {"mmd-band", 10},   {"ksd-band", 10},
+                 {"susreg", 20},   {"mmd-induced", 10}, {"mmd-poisson", 10}};
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        for (int dim = 16; dim <= 256; dim *= 4)
+            for (int views = 2; views <= 4; views += 2) {
+                zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
+                CHECK_OK(describe(usual[i].method, -1, ZONAL_GAIN_AUTO, 0, views, 2, dim, &info));
+                CHECK_MSG(fabs(info.selectivity - usual[i].selectivity) <= 1e-12 && info.margin > 1,
+                          "%s, d = %d, %d views: S = %.15g, margin %g", usual[i].method, dim, views,
+                          info.selectivity, info.margin);
+            }
+}
+
+/* Another lambda shifts the weight; a gain near collapse is raised; nothing is known of SIGReg. */
+static void test_usual_bounds(void) {
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
+    zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
+    CHECK_OK(describe("mmd-heat", 0.2, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
+    CHECK_CLOSE(info.selectivity, 10 * (0.8 / 0.2) / (0.95 / 0.05), 1e-12);
+    CHECK_OK(describe("mmd-heat", 0.0001, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
+    CHECK_CLOSE(info.margin, 1.15, 1e-14);
+    CHECK_OK(describe("mmd-heat", 0, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
+    CHECK(info.gain > 0 && isfinite(info.gain));
+    CHECK_OK(describe("mmd-heat", -1, ZONAL_GAIN_AUTO, 0, 1, 1, 256, &info)); /* K = 0 */
+    CHECK(info.gain == 256);
+    CHECK_OK(describe("sigreg", -1, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
+    CHECK(info.gain == 1);
+    CHECK_OK(zonal_objective_defaults("kl-heat", &options));
+    CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
+    CHECK_CLOSE(info.margin, 1.15, 1e-14);
+    CHECK_OK(zonal_objective_set(&options, "t", "3/d"));
+    CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
+    CHECK_CLOSE(info.selectivity, 10, 1e-12);
 }
 
 static void test_gains(void) {
@@ -228,6 +269,7 @@ static void test_refusals(void) {
 
 static const test_case tests[] = {{"moments", test_moments},   {"integrals", test_integrals},
                                   {"sliced", test_sliced},     {"known", test_known},
+                                  {"usual", test_usual},       {"usual bounds", test_usual_bounds},
                                   {"gains", test_gains},       {"objective", test_objective},
                                   {"refusals", test_refusals}, {0}};
 int main(int argc, char **argv) {

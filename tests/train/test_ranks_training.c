@@ -327,22 +327,29 @@ static void test_cuda(void) {
     }
 }
 
-/* One rank with NCCL, whose sums are in the graph of the step, and none. */
+/* One rank with NCCL, whose sums are in the graph of the step, and none; also without those of the
+ * norms, for which a step has many more. */
 static void check_nccl(const zonal_communicator *c, const char *method) {
-    training one = usual, other = usual;
+    training one = usual, other = usual, own;
     one.method = other.method = method;
     one.device = other.device = gpu_device();
     one.timed = other.timed = 1;
-    one.alone = 1;
-    other.given = c;
-    if (run(1, &one) && run(1, &other)) {
+    own = other;
+    one.alone = own.own_norms = 1;
+    other.given = own.given = c;
+    if (run(1, &one) && run(1, &other) && run(1, &own)) {
         double losses = losses_apart(&other, &one);
-        printf("# nccl, %s, one rank: losses off by %.2g; a step takes %.1f us, without %.1f\n",
-               method, losses, other.microseconds, one.microseconds);
+        printf(
+            "# nccl, %s, one rank: losses off by %.2g; a step takes %.1f us, with norms of its own "
+            "%.1f, without nccl %.1f\n",
+            method, losses, other.microseconds, own.microseconds, one.microseconds);
         CHECK_MSG(losses <= 1e-4, "nccl, %s: losses off by %.2g", method, losses);
+        CHECK_MSG(losses_apart(&own, &one) <= 1e-4, "nccl, %s, own norms: losses off by %.2g",
+                  method, losses_apart(&own, &one));
     }
     drop(&one);
     drop(&other);
+    drop(&own);
 }
 
 static void test_nccl(void) {

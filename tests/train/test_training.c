@@ -115,6 +115,7 @@ static zonal__trainer_options trainer_options(const golden_training *golden) {
     options.optimiser.weight_decay = golden->weight_decay;
     options.objective.size = sizeof options.objective;
     CHECK_OK(zonal_objective_defaults("mmd-heat", &options.objective));
+    options.objective.gain = ZONAL_GAIN_BATCH;
     return options;
 }
 
@@ -201,6 +202,7 @@ static zonal_status make_reference(const golden_training *golden, reference *r) 
     ZONAL_TRY(zonal__model_initialise(r->model, 1, 0)); /* for the statistics */
     ZONAL_TRY(zonal__run_create(r->model, &run, &r->run));
     ZONAL_TRY(zonal_objective_defaults("mmd-heat", &options));
+    options.gain = ZONAL_GAIN_BATCH;
     options.loss.implementation = ZONAL_IMPLEMENTATION_REF;
     options.loss.precision = ZONAL_PRECISION_FP32;
     int dim = r->model->graph.projection_dim;

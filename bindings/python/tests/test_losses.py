@@ -130,10 +130,10 @@ class KnownPoints(Case):
 
 class Objectives(Case):
     METHODS = [
-        ("mmd-heat", 0.05, lambda z: plain.mmd(z, plain.heat(D, 5 / D)), 9.0),
-        ("ksd-band", 0.2, lambda z: plain.ksd(z, plain.band(D, 2)), 9.0),
+        ("mmd-heat", 0.05, lambda z: plain.mmd(z, plain.heat(D, 5 / D)), None),
+        ("ksd-band", 0.2, lambda z: plain.ksd(z, plain.band(D, 2)), None),
         ("kl-heat", 0.5, lambda z: plain.kl(z, plain.heat(D, 2 / D)), None),
-        ("susreg", 0.05, lambda z: plain.susreg(z, 30), 9.0),
+        ("susreg", 0.05, lambda z: plain.susreg(z, 30), None),
         ("sigreg", 0.05, lambda z: plain.sigreg(z, 30), 1.0),
     ]
 
@@ -170,13 +170,14 @@ class Objectives(Case):
                 self.assertTrue(torch.autograd.gradcheck(self.loss(method, lam=lam), rows(3, 4, D)))
 
     def test_defaults(self):
-        """lambda is .05, for KL .5; the gain of KL is 1.15 times its threshold."""
+        """lambda is .05, for KL .5; the gain has a selectivity of 10, or is 1.15 times the threshold."""
+        z = rows(2, 9, 64)
+        loss, same = SphereJEPALoss("mmd-heat"), SphereJEPALoss("mmd-heat", lam=0.05, selectivity=10)
+        self.assert_close(same(z), loss(z), 1e-12)
         loss = SphereJEPALoss("kl-heat")
-        z = rows(2, 9, D)
-        loss(z)
-        self.assert_close(loss.parts.margin, 1.15, 1e-12)
-        self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(D, 2 / D)), 0.5,
+        self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(64, 2 / 64)), 0.5,
                                                    loss.parts.gain.item(), 2), 1e-10)
+        self.assert_close(loss.parts.margin, 1.15, 1e-12)
 
     def test_threshold(self):
         """f* = (1-lambda) K/(lambda psi'(1)), K = 1 - 1/V; psi'(1) = sum b_l L_l/(d-1)."""
