@@ -230,6 +230,35 @@ static void test_fused_cut(void) {
                 }
 }
 
+/* Where there is no gradient every row meets every block of columns once, its own sums and those
+ * that others find for it together; ranges cover all steps. */
+static void test_sum_cut(void) {
+    static const int64_t batches[] = {2, 128, 129, 256, 257, 1025, 4096, 16384, 65536, 65537};
+    for (unsigned i = 0; i < sizeof batches / sizeof *batches; i++)
+        for (int by_column = 0; by_column < 2; by_column++)
+            for (int processors = 1; processors <= 132; processors += 131) {
+                int64_t rows = batches[i];
+                zonal__sum_cut cut;
+                zonal__sum_cut_make(rows, by_column, processors, &cut);
+                CHECK(cut.blocks * 128LL >= rows && (cut.blocks - 1) * 128LL < rows);
+                CHECK((int64_t)cut.ranges * cut.steps_each >= cut.steps);
+                CHECK((cut.ranges - 1) * cut.steps_each < cut.steps);
+                CHECK(cut.ranges == 1 || processors > 1);
+                CHECK(!by_column ||
+                      cut.mirrored * cut.blocks * 512LL <= (int64_t)ZONAL__SUM_MIRROR);
+                CHECK(rows > 65536 || cut.mirrored == (cut.blocks - 1) / 2);
+                int *met = calloc((size_t)cut.blocks, sizeof *met); /* by block 0 */
+                for (int block = 0; block < cut.blocks; block++)
+                    for (int step = 0; step < cut.steps; step++) {
+                        int other = (block + step) % cut.blocks;
+                        if (block == 0) met[other]++;
+                        if (other == 0 && step > 0 && step <= cut.mirrored) met[block]++;
+                    }
+                for (int block = 0; block < cut.blocks; block++) CHECK(met[block] == 1);
+                free(met);
+            }
+}
+
 /* Of (a, b) and (b, a) one counts, and one of the groups 2k, 2k + 1 of columns, a apart. */
 static void test_fused_counts(void) {
     for (int a = 0; a < 40; a++)
@@ -281,6 +310,7 @@ static const test_case tests[] = {
     {"lanes", test_lanes},
     {"every_pair_once", test_every_pair_once},
     {"fused_cut", test_fused_cut},
+    {"sum_cut", test_sum_cut},
     {"fused_counts", test_fused_counts},
     {"fused_economise", test_fused_economise},
     {0},

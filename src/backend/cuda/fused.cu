@@ -4,21 +4,22 @@
  * for 128 rows, or 64 in `fp32`.
  *
  *     image of the rows           normalised, in halves, as shared memory wants them; their mean
- *     KL: densities of the rows   the first product alone
+ *     KL: densities of the rows   the first product alone, of every pair once
  *     O = W X                     both products
  *     gradient = projection of O, value
  *
- * Work: 4 B^2 d operations, 6 for KL, thrice that in `fp32`. Symmetry could save a quarter of the
+ * Work: 4 B^2 d operations, 5 for KL, thrice that in `fp32`. Symmetry could save a quarter of the
  * former, but its share of O would have to be added in device memory, in order; it halves the
- * evaluations of psi instead.
+ * evaluations of psi instead. Without a gradient it halves all of it (fused_sum_kernel.cuh).
  *
  * Precision. `tf32` and `bf16` multiply halves, which have TF32's mantissa; unit rows do not need
  * the exponents. Weights are halves too, less psi'(0): what that adds is the mean of the rows,
  * which is in double. The functions of the cosine are economised polynomials: psi to 1e-4/B, a
  * ten-thousandth of the least D there is, log phi to 1e-5, psi' and (log phi)' to 1e-5 of their
- * value at 0. `fp32`, of pairs alone, multiplies hi + lo (fused_split_kernel.cuh), and takes the
- * value's degrees 1 and 2 from the moments, because tensor cores cut sums off (stream.cu); psi is
- * then good to 1e-13 and psi' to 1e-9.
+ * value at 0, of which KL's densities can use 1e-4. `fp32` multiplies hi + lo
+ * (fused_split_kernel.cuh), and takes the degrees 1 and 2 of the pairs' value from the moments,
+ * because tensor cores cut sums off (stream.cu); psi is then good to 1e-12 and psi' to 1e-8 of its
+ * value at 0, log phi to 1e-7 and (log phi)' to 1e-6.
  *
  * Served are kernels tame enough for that, rows of up to 256 elements, and one rank; stream.cu
  * serves the rest.
@@ -28,13 +29,19 @@
 #include "backend/cuda/fused.cuh"
 #include "backend/cuda/fused_kernel.cuh"
 #include "backend/cuda/fused_split_kernel.cuh"
+#include "backend/cuda/fused_sum_kernel.cuh"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/unit_rows.cuh"
 
-/* Terms of the profiles that kernels are made for, besides ZONAL__FUSED_TERMS: enough for the heat
+/* Terms of the polynomials that kernels are made for, [fp32][KL][many]: few are enough for the heat
  * kernel at its usual times. */
-constexpr int FEW_VALUES = 12, FEW_LOGARITHMS = 14, FEW_WEIGHTS = 10;
-constexpr int FEW_SPLIT_VALUES = 16, FEW_SPLIT_WEIGHTS = 13;
+typedef struct lengths {
+    int values, weights;
+} lengths;
+constexpr lengths LENGTHS[2][2][2] = {
+    {{{12, 9}, {ZONAL__FUSED_MANY, ZONAL__FUSED_MANY}},
+     {{14, 11}, {ZONAL__FUSED_MANY, ZONAL__FUSED_MANY}}},
+    {{{14, 12}, {ZONAL__FUSED_TERMS, 24}}, {{19, 15}, {ZONAL__FUSED_TERMS, 24}}}};
 static const int IMAGE_ROWS = 64, IMAGE_WARPS = 8; /* of a block of make_image */
 static_assert(32 * IMAGE_WARPS == 256, "a thread of make_image for each element");
 /* log phi(1) - log phi(0), so that densities against phi(0) and their sums are plain floats. */
@@ -43,9 +50,10 @@ static const double WIDEST = 60;
 typedef struct fused_work {
     zonal__cuda_base base;
     int kl, split; /* split: `fp32`, rows as hi + lo */
-    int few;       /* few terms are enough */
+    int many;      /* terms: which of LENGTHS */
     int panels;    /* of 64 elements */
     zonal__fused_cut cut;
+    zonal__sum_cut sum_cut; /* of the densities, and of a value without a gradient */
     zonal__fused_profile profile;
     double constant;    /* psi or log phi at c = 0, which the profile leaves out */
     double base_weight; /* taken off every weight */
@@ -53,11 +61,12 @@ typedef struct fused_work {
     char *image, *lo;   /* [panels][padded][128 bytes]; lo: split */
     float *o;           /* [ranges][rows][dim]; NULL where the gradient itself serves */
     double *sum;        /* [ranges][blocks][8]; KL: [ranges][rows] */
+    float *mirror;      /* KL: [mirrored steps][128 blocks], what rows have of others' sums */
     double *log_s;      /* [rows], KL */
     float *share;       /* [padded], KL: weight_scale phi(0)/S_i */
     double *row_sums;   /* [blocks of make_image][256] */
     double *mean;       /* [256] */
-    zonal__work *low;   /* split: the moments, for the mean and the value's degrees 1 and 2 */
+    zonal__work *low;   /* pairs, split: the moments, for the mean and the value's degrees 1, 2 */
     double *low_value;  /* device: its value */
 } fused_work;
 
@@ -149,15 +158,17 @@ static __global__ void __launch_bounds__(1024)
     mean[column] = sum / rows;
 }
 
-/* KL: log S_i of a row from its ranges' sums, which count every column that was cleared or is not
- * there as phi(0); and the row's share in the weights. */
-static __global__ void close_densities(int rows, int ranges, double cleared, double centre,
-                                       double weight_scale, int keep_diagonal, const double *sum,
+/* KL: log S_i of a row from its ranges' sums and those of the blocks that met it, which count every
+ * column that was cleared or is not there as phi(0); and the row's share in the weights. */
+static __global__ void close_densities(int rows, int ranges, const double *sum, int mirrored,
+                                       int64_t mirror_rows, const float *mirror, double cleared,
+                                       double centre, double weight_scale, int keep_diagonal,
                                        double *log_s, float *share) {
     int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (row >= rows) return;
     double all = -cleared;
     for (int i = 0; i < ranges; i++) all += sum[(int64_t)i * rows + row];
+    for (int i = 0; i < mirrored; i++) all += mirror[i * mirror_rows + row];
     if (keep_diagonal) all += exp(-centre); /* phi(1) = 1 */
     log_s[row] = centre + log(all);
     share[row] = (float)(weight_scale / all);
@@ -210,62 +221,55 @@ static __global__ void finish_value(int64_t n, const double *number, double shif
 /* ---- launches -------------------------------------------------------------------------------- */
 
 typedef void (*fused_kernel)(const zonal__fused_profile, const zonal__fused_problem);
+typedef void (*sum_kernel)(const zonal__fused_profile, const zonal__sum_problem);
 
-template <int PANELS, int MODE, bool GRADIENT> static fused_kernel kernel_by_terms(int few) {
-    constexpr int VALUES = MODE == ZONAL__FUSED_PAIRS ? FEW_VALUES : FEW_LOGARITHMS;
-    return few ? zonal__fused<PANELS, MODE, GRADIENT, VALUES, FEW_WEIGHTS>
-               : zonal__fused<PANELS, MODE, GRADIENT, ZONAL__FUSED_TERMS, ZONAL__FUSED_TERMS>;
-}
+/* The kernels of a problem, and the shared memory that they take. */
+typedef struct kernels {
+    fused_kernel gradient;
+    sum_kernel sum;
+    size_t gradient_bytes, sum_bytes;
+} kernels;
 
-template <int PANELS> static fused_kernel kernel_by_mode(int mode, int gradient, int few) {
-    switch (mode) {
-    case ZONAL__FUSED_DENSITY:
-        return kernel_by_terms<PANELS, ZONAL__FUSED_DENSITY, false>(few);
-    case ZONAL__FUSED_KL:
-        return kernel_by_terms<PANELS, ZONAL__FUSED_KL, true>(few);
-    default:
-        return gradient ? kernel_by_terms<PANELS, ZONAL__FUSED_PAIRS, true>(few)
-                        : kernel_by_terms<PANELS, ZONAL__FUSED_PAIRS, false>(0);
+template <int PANELS, bool SPLIT, bool KL, bool MANY> static kernels kernels_made() {
+    constexpr int MODE = KL ? ZONAL__FUSED_KL : ZONAL__FUSED_PAIRS;
+    constexpr int KIND = KL ? ZONAL__SUM_DENSITIES : ZONAL__SUM_VALUES;
+    constexpr lengths OWN = LENGTHS[SPLIT][KL][MANY];
+    /* The value of pairs alone is wanted less often: one kernel for both lengths. */
+    constexpr int TERMS = KL ? OWN.values : LENGTHS[SPLIT][KL][1].values;
+    kernels all = {NULL, zonal__fused_sum<PANELS, SPLIT, KIND, TERMS>, 0,
+                   zonal__sum_layout<PANELS, SPLIT>::BYTES};
+    if constexpr (SPLIT) {
+        all.gradient = zonal__fused_split<PANELS, MODE, OWN.values, OWN.weights>;
+        all.gradient_bytes = zonal__split_layout<PANELS, MODE>::BYTES;
+    } else {
+        all.gradient = zonal__fused<PANELS, MODE, OWN.values, OWN.weights>;
+        all.gradient_bytes = zonal__fused_layout<PANELS, MODE>::BYTES;
     }
+    return all;
 }
 
-static fused_kernel choose_kernel(const fused_work *work, int mode, int gradient) {
-    return work->panels == 2 ? kernel_by_mode<2>(mode, gradient, work->few)
-                             : kernel_by_mode<4>(mode, gradient, work->few);
+template <int PANELS, bool SPLIT> static kernels kernels_by_terms(const fused_work *work) {
+    if (work->kl)
+        return work->many ? kernels_made<PANELS, SPLIT, true, true>()
+                          : kernels_made<PANELS, SPLIT, true, false>();
+    return work->many ? kernels_made<PANELS, SPLIT, false, true>()
+                      : kernels_made<PANELS, SPLIT, false, false>();
 }
 
-template <int MODE> static size_t bytes_of(int panels) {
-    return panels == 2 ? zonal__fused_layout<2, MODE>::BYTES : zonal__fused_layout<4, MODE>::BYTES;
-}
-
-typedef void (*split_kernel)(const zonal__fused_profile, const zonal__fused_problem, const char *);
-
-template <int PANELS> static split_kernel split_by_gradient(int gradient, int few) {
-    return !gradient ? zonal__fused_split<PANELS, false, ZONAL__FUSED_TERMS, ZONAL__FUSED_TERMS>
-           : few     ? zonal__fused_split<PANELS, true, FEW_SPLIT_VALUES, FEW_SPLIT_WEIGHTS>
-                     : zonal__fused_split<PANELS, true, ZONAL__FUSED_TERMS, ZONAL__FUSED_TERMS>;
-}
-
-static split_kernel choose_split(const fused_work *work, int gradient) {
-    return work->panels == 2 ? split_by_gradient<2>(gradient, work->few)
-                             : split_by_gradient<4>(gradient, work->few);
-}
-
-static size_t split_bytes(const fused_work *work) {
-    return work->panels == 2 ? zonal__split_layout<2>::BYTES : zonal__split_layout<4>::BYTES;
-}
-
-static size_t shared_bytes(const fused_work *work, int mode) {
-    return mode == ZONAL__FUSED_KL ? bytes_of<ZONAL__FUSED_KL>(work->panels)
-                                   : bytes_of<ZONAL__FUSED_PAIRS>(work->panels);
+static kernels choose_kernels(const fused_work *work) {
+    if (work->panels == 2)
+        return work->split ? kernels_by_terms<2, true>(work) : kernels_by_terms<2, false>(work);
+    return work->split ? kernels_by_terms<4, true>(work) : kernels_by_terms<4, false>(work);
 }
 
 static float row_scale(const fused_work *work) {
     return work->split ? ZONAL__SPLIT_SCALE : 1;
 }
 
-static zonal_status launch(const fused_work *work, int mode, float *o) {
+static zonal_status launch_gradient(const fused_work *work, float *o) {
+    kernels use = choose_kernels(work);
     zonal__fused_problem problem = {work->image,
+                                    work->lo,
                                     work->cut.padded * 128,
                                     (int)work->base.problem.rows,
                                     (int)work->base.problem.dim,
@@ -277,11 +281,20 @@ static zonal_status launch(const fused_work *work, int mode, float *o) {
                                     work->base.problem.dim % 2 == 0 && (uintptr_t)o % 8 == 0,
                                     work->sum};
     dim3 grid((unsigned)work->cut.blocks, (unsigned)work->cut.ranges);
-    if (work->split)
-        return zonal__launch(work->base.stream, grid, ZONAL__FUSED_THREADS, split_bytes(work), 1,
-                             choose_split(work, o != NULL), work->profile, problem, work->lo);
-    return zonal__launch(work->base.stream, grid, ZONAL__FUSED_THREADS, shared_bytes(work, mode), 1,
-                         choose_kernel(work, mode, o != NULL), work->profile, problem);
+    return zonal__launch(work->base.stream, grid, ZONAL__FUSED_THREADS, use.gradient_bytes, 1,
+                         use.gradient, work->profile, problem);
+}
+
+static zonal_status launch_sum(const fused_work *work) {
+    kernels use = choose_kernels(work);
+    const zonal__sum_cut *cut = &work->sum_cut;
+    zonal__sum_problem problem = {
+        work->image,  work->lo,   work->cut.padded * 128, (int)work->base.problem.rows,
+        cut->blocks,  cut->steps, cut->steps_each,        cut->mirrored,
+        work->mirror, work->sum};
+    dim3 grid((unsigned)cut->blocks, (unsigned)cut->ranges);
+    return zonal__launch(work->base.stream, grid, ZONAL__FUSED_THREADS, use.sum_bytes, 1, use.sum,
+                         work->profile, problem);
 }
 
 static unsigned row_blocks(const fused_work *work) { /* of 8 warps, a row each */
@@ -324,7 +337,7 @@ static zonal_status finish(const fused_work *work, int64_t n, const double *numb
                            double divisor, double constant, double *value) {
     const zonal__problem *problem = &work->base.problem;
     finish_value<<<1, 1024, 0, work->base.stream>>>(n, number, shift, divisor, constant,
-                                                    work->split ? work->low_value : NULL,
+                                                    work->low ? work->low_value : NULL,
                                                     problem->offset, problem->factor, value);
     return ZONAL_CUDA_LAUNCHED();
 }
@@ -335,10 +348,15 @@ template <typename In>
 static zonal_status run_pairs(const fused_work *work, const void *x, double *value, void *gradient,
                               double factor) {
     double b = (double)work->base.problem.rows;
-    float *o = !gradient ? NULL : work->o ? work->o : (float *)gradient;
-    ZONAL_TRY(launch(work, ZONAL__FUSED_PAIRS, o));
-    if (gradient) ZONAL_TRY(project<In>(work, x, o, 2 * factor / (b * b), gradient));
+    float *o = work->o ? work->o : (float *)gradient;
     int64_t sums = (int64_t)work->cut.ranges * work->cut.blocks * ZONAL__FUSED_SUMS;
+    if (gradient) {
+        ZONAL_TRY(launch_gradient(work, o));
+        ZONAL_TRY(project<In>(work, x, o, 2 * factor / (b * b), gradient));
+    } else {
+        ZONAL_TRY(launch_sum(work));
+        sums = (int64_t)work->sum_cut.ranges * work->sum_cut.blocks * ZONAL__FUSED_SUMS;
+    }
     return finish(work, sums, work->sum, 0, b * b / 2, work->constant * (b - 1) / b, value);
 }
 
@@ -348,15 +366,16 @@ static zonal_status run_kl(const fused_work *work, const void *x, double *value,
     const zonal__problem *problem = &work->base.problem;
     int rows = (int)problem->rows;
     double b = rows, n = problem->keep_diagonal ? b : b - 1;
-    double cleared = (double)work->cut.tiles * ZONAL__FUSED_COLUMNS - b + 1;
-    float *o = !gradient ? NULL : work->o ? work->o : (float *)gradient;
-    ZONAL_TRY(launch(work, ZONAL__FUSED_DENSITY, NULL));
+    int64_t met = (int64_t)work->sum_cut.blocks * ZONAL__SUM_ROWS; /* by each row */
+    float *o = work->o ? work->o : (float *)gradient;
+    ZONAL_TRY(launch_sum(work));
     close_densities<<<(unsigned)((rows + 255) / 256), 256, 0, work->base.stream>>>(
-        rows, work->cut.ranges, cleared, work->constant, work->weight_scale, problem->keep_diagonal,
-        work->sum, work->log_s, work->share);
+        rows, work->sum_cut.ranges, work->sum, work->sum_cut.mirrored, met, work->mirror,
+        (double)met - b + 1, work->constant, work->weight_scale, problem->keep_diagonal,
+        work->log_s, work->share);
     ZONAL_TRY(ZONAL_CUDA_LAUNCHED());
     if (gradient) {
-        ZONAL_TRY(launch(work, ZONAL__FUSED_KL, o));
+        ZONAL_TRY(launch_gradient(work, o));
         ZONAL_TRY(project<In>(work, x, o, factor / b, gradient));
     }
     return finish(work, rows, work->log_s, log(n), b, 0, value);
@@ -386,8 +405,11 @@ zonal_status zonal__cuda_fused_run(zonal__work *opaque, const void *x, uint32_t 
 
 /* ---- profiles -------------------------------------------------------------------------------- */
 
-static float scale_for(double largest) { /* to 2^12: weights of a thousandth keep all their bits */
-    return largest > 0 ? ldexpf(1, 12 - (int)ceil(log2(largest))) : 1;
+/* To 2^12: weights of a thousandth keep all their bits. KL's weights are 1/B of what they may be,
+ * if one pair is all of a density: in `fp32` up to the end of half's range. */
+static float scale_for(const fused_work *work, double largest) {
+    int to = work->kl && work->split ? 15 : 12;
+    return largest > 0 ? ldexpf(1, to - (int)ceil(log2(largest))) : 1;
 }
 
 /* Whether polynomials and single precision do for a fit, and densities against phi(0) for KL. */
@@ -399,57 +421,78 @@ static int is_tame(const zonal__fit *fit, int kl) {
     return !kl || (at_low <= -1 && at_zero > -WIDEST && at_low > at_zero - WIDEST);
 }
 
+/* A logarithm's powers from ZONAL__FUSED_LOW on are summed in halves, right to 2^-11 of this. */
+static int halves_hold(const double *value) {
+    double most = 0;
+    for (int k = ZONAL__FUSED_LOW; k < ZONAL__FUSED_TERMS; k++) most += fabs(value[k]);
+    return most <= 1;
+}
+
 /* The polynomials of a fit, in double; returns 0 where they have too many terms. */
-static int economise_fit(const zonal__problem *problem, const zonal__fit *fit, int kl,
-                         double *value, double *weight, int *few) {
-    double middle = fabs(zonal__fit_derivative(fit, 0));
-    int split = problem->precision == ZONAL_PRECISION_FP32;
-    double values_to = split ? 1e-13 : kl ? 1e-5 : 1e-4 / (double)problem->rows;
+static int economise_fit(const zonal__problem *problem, const zonal__fit *fit, fused_work *work,
+                         double *value, double *weight) {
+    const lengths *few = &LENGTHS[work->split][work->kl][0], *many = few + 1;
+    double middle = fabs(zonal__fit_derivative(fit, 0)), values_to, weights_to;
+    if (work->split) {
+        values_to = work->kl ? 1e-7 : 1e-12;
+        weights_to = work->kl ? 1e-6 : 1e-8;
+    } else {
+        values_to = work->kl ? 1e-5 : 1e-4 / (double)problem->rows;
+        weights_to = work->kl ? 1e-4 : 1e-5;
+    }
     int values = zonal__fused_economise(fit->n_value, fit->value, values_to, value);
-    int weights = zonal__fused_economise(fit->n_derivative, fit->derivative,
-                                         (split ? 1e-9 : 1e-5) * middle, weight);
-    *few = values <= (split ? FEW_SPLIT_VALUES
-                      : kl  ? FEW_LOGARITHMS
-                            : FEW_VALUES) &&
-           weights <= (split ? FEW_SPLIT_WEIGHTS : FEW_WEIGHTS);
-    if (split) { /* psi less b_1 P_1(c) + b_2 P_2(c) */
+    int weights =
+        zonal__fused_economise(fit->n_derivative, fit->derivative, weights_to * middle, weight);
+    if (values == 0 || weights == 0 || values > many->values || weights > many->weights) return 0;
+    work->many = values > few->values || weights > few->weights ||
+                 (work->kl && !work->split && !halves_hold(value));
+    if (work->split && !work->kl) { /* psi less b_1 P_1(c) + b_2 P_2(c) */
         double b2 = problem->degree2 / (double)(problem->dim - 1);
         value[0] += b2;
         value[1] -= problem->degree1;
         value[2] -= b2 * (double)problem->dim;
     }
-    return values > 0 && weights > 0;
+    return 1;
 }
 
-/* Fills what follows from the fit; returns 0 where the kernels do not serve it. */
-static int fill_profile(const zonal__problem *problem, int kl, fused_work *work) {
+/* Coefficients as kernels have them: a logarithm's to base 2, and of rows that are scaled. */
+static void fill_coefficients(fused_work *work, const double *value, const double *weight) {
+    zonal__fused_profile *profile = &work->profile;
+    for (int k = 0; k < ZONAL__FUSED_TERMS; k++) {
+        double unscale = pow(row_scale(work), -2 * k); /* a power of two */
+        double v = k == 0 ? 0 : work->kl ? value[k] * 1.4426950408889634 : value[k]; /* log2(e) */
+        double w = work->kl ? weight[k] : k > 0 ? weight[k] * work->weight_scale : 0;
+        profile->value[k] = (float)(v * unscale);
+        profile->weight[k] = (float)(w * unscale);
+        profile->value_halves[k] = __floats2half2_rn((float)v, (float)v);
+        profile->halves[k] = __floats2half2_rn((float)w, (float)w);
+    }
+}
+
+/* Fills what follows from the fit, "kl" and "split"; returns 0 where the kernels do not serve it.
+ */
+static int fill_profile(const zonal__problem *problem, fused_work *work) {
+    int kl = work->kl;
     const zonal__fit *fit = kl ? problem->log_phi : problem->psi ? problem->psi->fit : NULL;
     double value[ZONAL__FUSED_TERMS], weight[ZONAL__FUSED_TERMS], largest = 0;
-    if (!is_tame(fit, kl) || !economise_fit(problem, fit, kl, value, weight, &work->few)) return 0;
+    if (!is_tame(fit, kl) || !economise_fit(problem, fit, work, value, weight)) return 0;
     for (int k = 0; k < ZONAL__FUSED_TERMS; k++) largest += fabs(weight[k]);
     work->constant = value[0];
     work->base_weight = kl ? weight[0] * 2 / (double)problem->rows : weight[0];
-    work->weight_scale = scale_for(kl ? 2 * largest : largest);
+    work->weight_scale = scale_for(work, kl ? 2 * largest : largest);
     work->profile.base = (float)(work->base_weight * work->weight_scale);
-    for (int k = 0; k < ZONAL__FUSED_TERMS; k++) {
-        float scaled = (float)(kl ? weight[k] : k > 0 ? weight[k] * work->weight_scale : 0);
-        work->profile.value[k] = (float)(k == 0 ? 0
-                                         : kl   ? value[k] * 1.4426950408889634
-                                                : value[k]); /* log2(e) */
-        work->profile.weight[k] = scaled;
-        work->profile.halves[k] = __floats2half2_rn(scaled, scaled);
-    }
+    fill_coefficients(work, value, weight);
     return 1;
 }
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
 int zonal__cuda_fused_serves(const zonal__problem *problem, zonal__operation operation) {
-    fused_work unused;
-    int kl_in_double = operation == ZONAL__KL && problem->precision == ZONAL_PRECISION_FP32;
-    return !problem->ranks && !kl_in_double && problem->precision != ZONAL_PRECISION_DOUBLE &&
-           problem->dim <= 256 && problem->rows <= INT32_MAX / 2 &&
-           fill_profile(problem, operation == ZONAL__KL, &unused) && zonal__cuda_is_hopper();
+    fused_work work = {};
+    work.kl = operation == ZONAL__KL;
+    work.split = problem->precision == ZONAL_PRECISION_FP32;
+    return !problem->ranks && problem->precision != ZONAL_PRECISION_DOUBLE && problem->dim <= 256 &&
+           problem->rows <= INT32_MAX / 2 && fill_profile(problem, &work) && zonal__cuda_is_hopper();
 }
 
 static zonal_status cut_work(fused_work *work) {
@@ -459,6 +502,7 @@ static zonal_status cut_work(fused_work *work) {
     ZONAL_TRY(
         ZONAL_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)));
     zonal__fused_cut_make(problem->rows, problem->dim, work->split, processors, &work->cut);
+    zonal__sum_cut_make(problem->rows, work->kl, processors, &work->sum_cut);
     return ZONAL_OK;
 }
 
@@ -482,7 +526,7 @@ static zonal_status build_mean(fused_work *work) {
     zonal__problem low = work->base.problem;
     low.offset = 0;
     low.factor = 1;
-    if (!work->split) {
+    if (!work->split || work->kl) {
         int64_t blocks = (low.rows + IMAGE_ROWS - 1) / IMAGE_ROWS;
         ZONAL_TRY(alloc(work, blocks * 256, sizeof(double), "the mean", &work->row_sums));
         return alloc(work, 256, sizeof(double), "the mean", &work->mean);
@@ -493,22 +537,32 @@ static zonal_status build_mean(fused_work *work) {
 }
 
 static zonal_status allow_kernels(const fused_work *work) {
-    for (int gradient = 0; work->split && gradient < 2; gradient++)
-        ZONAL_TRY(zonal__allow_shared(choose_split(work, gradient), split_bytes(work)));
-    if (work->split) return ZONAL_OK;
-    const int modes[] = {work->kl ? ZONAL__FUSED_DENSITY : ZONAL__FUSED_PAIRS,
-                         work->kl ? ZONAL__FUSED_KL : ZONAL__FUSED_PAIRS};
-    for (int gradient = 0; gradient < 2; gradient++)
-        ZONAL_TRY(zonal__allow_shared(choose_kernel(work, modes[gradient], gradient),
-                                      shared_bytes(work, modes[gradient])));
-    return ZONAL_OK;
+    kernels use = choose_kernels(work);
+    ZONAL_TRY(zonal__allow_shared(use.gradient, use.gradient_bytes));
+    return zonal__allow_shared(use.sum, use.sum_bytes);
+}
+
+/* The sums of either kernel. */
+static zonal_status alloc_sums(fused_work *work) {
+    const zonal__sum_cut *cut = &work->sum_cut;
+    int64_t rows = work->base.problem.rows, blocks = (int64_t)work->cut.ranges * work->cut.blocks;
+    int64_t sum_blocks = (int64_t)cut->ranges * cut->blocks;
+    int64_t most = (blocks > sum_blocks ? blocks : sum_blocks) * ZONAL__FUSED_SUMS;
+    ZONAL_TRY(
+        alloc(work, work->kl ? cut->ranges * rows : most, sizeof(double), "the sums", &work->sum));
+    if (!work->kl) return ZONAL_OK;
+    if (cut->mirrored > 0)
+        ZONAL_TRY(alloc(work, (int64_t)cut->mirrored * cut->blocks * ZONAL__SUM_ROWS, sizeof(float),
+                        "the sums", &work->mirror));
+    ZONAL_TRY(alloc(work, rows, sizeof(double), "the densities", &work->log_s));
+    return alloc_zeros(work, work->cut.padded, sizeof(float), "the densities", &work->share);
 }
 
 static zonal_status build(fused_work *work) {
     zonal__problem *problem = &work->base.problem;
     int64_t rows = problem->rows;
     if (problem->dtype == ZONAL_DTYPE_AUTO) problem->dtype = ZONAL_DTYPE_FP32;
-    fill_profile(problem, work->kl, work);
+    fill_profile(problem, work);
     work->panels = problem->dim <= 128 ? 2 : 4; /* of 64: kernels take their time to compile */
     ZONAL_TRY(cut_work(work));
     ZONAL_TRY(build_mean(work));
@@ -518,14 +572,7 @@ static zonal_status build(fused_work *work) {
     if (work->cut.ranges > 1 || problem->dtype != ZONAL_DTYPE_FP32)
         ZONAL_TRY(alloc(work, work->cut.ranges * rows * problem->dim, sizeof(float),
                         "the gradient in fp32", &work->o));
-    ZONAL_TRY(alloc(work,
-                    work->cut.ranges * (work->kl ? rows : work->cut.blocks * ZONAL__FUSED_SUMS),
-                    sizeof(double), "the sums", &work->sum));
-    if (work->kl) {
-        ZONAL_TRY(alloc(work, rows, sizeof(double), "the densities", &work->log_s));
-        ZONAL_TRY(
-            alloc_zeros(work, work->cut.padded, sizeof(float), "the densities", &work->share));
-    }
+    ZONAL_TRY(alloc_sums(work));
     return allow_kernels(work);
 }
 
@@ -549,8 +596,8 @@ void zonal__cuda_fused_destroy(zonal__work *opaque) {
     fused_work *work = (fused_work *)opaque;
     if (!work) return;
     if (work->low) zonal__cuda_moments.destroy(work->low);
-    void *memory[] = {work->image, work->lo,        work->o,        work->sum, work->log_s,
-                      work->share, work->low_value, work->row_sums, work->mean};
+    void *memory[] = {work->image, work->lo,    work->o,         work->sum,      work->mirror,
+                      work->log_s, work->share, work->low_value, work->row_sums, work->mean};
     for (void *block : memory) cudaFree(block);
     zonal__cuda_base_fini(&work->base);
     zonal__free(work);

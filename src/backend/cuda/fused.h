@@ -23,9 +23,11 @@ enum {
     ZONAL__FUSED_COLUMNS = 64,
     ZONAL__SPLIT_ROWS = 64, /* the same in `fp32` */
     ZONAL__SPLIT_COLUMNS = 64,
-    ZONAL__FUSED_TERMS = 20, /* the most of a polynomial */
+    ZONAL__FUSED_TERMS = 28, /* the most of a polynomial */
     ZONAL__FUSED_RANGES = 16,
-    ZONAL__FUSED_PARTIAL = 40 << 20 /* bytes for the gradients of several ranges */
+    ZONAL__FUSED_PARTIAL = 40 << 20, /* bytes for the gradients of several ranges */
+    ZONAL__SUM_ROWS = 128,           /* of a block where there is no gradient, and its columns */
+    ZONAL__SUM_MIRROR = 64 << 20     /* bytes for sums of the columns */
 };
 
 typedef struct zonal__fused_cut {
@@ -58,6 +60,38 @@ static inline void zonal__fused_cut_make(int64_t rows, int64_t dim, int split, i
         least = rounds * (each + 4);
         cut->tiles_each = each;
         cut->ranges = (cut->tiles + each - 1) / each;
+    }
+}
+
+/* Without a gradient, blocks of rows meet blocks of columns (fused_sum_kernel.cuh): the block
+ * itself, those after it, and the first ones after the last. */
+typedef struct zonal__sum_cut {
+    int blocks;
+    int steps, steps_each; /* blocks that each one meets: all, and of a range */
+    int ranges;
+    int mirrored; /* steps whose sums count for the columns too: those of 1 to this */
+} zonal__sum_cut;
+
+/* by_column: the columns' sums are wanted one by one, and need memory: where that is too much, all
+ * pairs of blocks meet twice. */
+static inline void zonal__sum_cut_make(int64_t rows, int by_column, int processors,
+                                       zonal__sum_cut *cut) {
+    int64_t blocks = (rows + ZONAL__SUM_ROWS - 1) / ZONAL__SUM_ROWS, mirrored = (blocks - 1) / 2;
+    int64_t bytes = mirrored * blocks * ZONAL__SUM_ROWS * (int64_t)sizeof(float);
+    if (by_column && bytes > ZONAL__SUM_MIRROR) mirrored = 0;
+    cut->blocks = (int)blocks;
+    cut->mirrored = (int)mirrored;
+    cut->steps = (int)(blocks - mirrored);
+    cut->steps_each = cut->steps;
+    cut->ranges = 1;
+    int64_t least = (blocks + processors - 1) / processors * (cut->steps + 2);
+    for (int ranges = 2; ranges <= ZONAL__FUSED_RANGES && ranges <= cut->steps; ranges++) {
+        int each = (cut->steps + ranges - 1) / ranges;
+        int64_t rounds = (blocks * ranges + processors - 1) / processors;
+        if (rounds * (each + 2) >= least) continue;
+        least = rounds * (each + 2);
+        cut->steps_each = each;
+        cut->ranges = (cut->steps + each - 1) / each;
     }
 }
 

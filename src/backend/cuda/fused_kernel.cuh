@@ -28,24 +28,26 @@
 enum {
     ZONAL__FUSED_STAGES = 4,
     ZONAL__FUSED_THREADS = 384,
-    ZONAL__FUSED_SUMS = 8 /* of a block: one a warp */
+    ZONAL__FUSED_SUMS = 8,  /* of a block: one a warp */
+    ZONAL__FUSED_MANY = 20, /* terms of a long polynomial */
+    ZONAL__FUSED_LOW = 6    /* the first power that halves can hold, of a shorter logarithm */
 };
 
 /* What becomes of a cosine.
  *     PAIRS      the sum of value(c); weight(c)
- *     DENSITY    sums by row of 2^value(c)
  *     KL         weight(c) 2^value(c) (share_i + share_j) - base */
-enum { ZONAL__FUSED_PAIRS, ZONAL__FUSED_DENSITY, ZONAL__FUSED_KL };
+enum { ZONAL__FUSED_PAIRS, ZONAL__FUSED_KL };
 
 /* Coefficients by power of c. value[0] is 0; weight[0] is 0 but for KL. */
 typedef struct zonal__fused_profile {
     float value[ZONAL__FUSED_TERMS], weight[ZONAL__FUSED_TERMS];
     __half2 halves[ZONAL__FUSED_TERMS]; /* weight, twice each */
+    __half2 value_halves[ZONAL__FUSED_TERMS];
     float base;
 } zonal__fused_profile;
 
 typedef struct zonal__fused_problem {
-    const char *image;
+    const char *image, *lo; /* lo: `fp32` */
     int64_t panel_bytes;
     int rows, dim;
     int tiles, tiles_each; /* tiles of columns: all, and of a range */
@@ -53,7 +55,7 @@ typedef struct zonal__fused_problem {
     float alpha;           /* what O is multiplied by */
     float *o;              /* [ranges][rows][dim] */
     int pairs;             /* 1: two elements of o can be stored at once */
-    double *sum;           /* PAIRS: [ranges][blocks][8]; DENSITY: [ranges][rows] */
+    double *sum;           /* PAIRS: [ranges][blocks][8] */
 } zonal__fused_problem;
 
 template <int PANELS, int MODE> struct zonal__fused_layout {
@@ -86,8 +88,8 @@ __device__ inline float zonal__fused_power(float x) { /* 2^x */
     return y;
 }
 
-/* The weights of eight cosines, two by two. Halves are all that the product can use. */
-template <int TERMS>
+/* The sum over FIRST <= k < TERMS of a[k] c^(k-FIRST), of eight cosines, two by two. */
+template <int FIRST, int TERMS>
 __device__ inline void zonal__fused_halves(const __half2 *a, const float *c, __half2 *out) {
     __half2 both[4];
 #pragma unroll
@@ -96,7 +98,7 @@ __device__ inline void zonal__fused_halves(const __half2 *a, const float *c, __h
         out[i] = a[TERMS - 1];
     }
 #pragma unroll
-    for (int k = TERMS - 2; k >= 0; k--)
+    for (int k = TERMS - 2; k >= FIRST; k--)
 #pragma unroll
         for (int i = 0; i < 4; i++) out[i] = __hfma2(out[i], both[i], a[k]);
 }
@@ -156,38 +158,45 @@ __device__ inline void zonal__fused_weights(const __half2 *a, const float (&s)[N
 #pragma unroll
     for (int g = 0; g < NUMBERS / 8; g++) {
         __half2 weight[4];
-        zonal__fused_halves<TERMS>(a, s + 8 * g, weight);
+        zonal__fused_halves<0, TERMS>(a, s + 8 * g, weight);
 #pragma unroll
         for (int i = 0; i < 4; i++) w[4 * g + i] = zonal__fused_bits(weight[i]);
     }
 }
 
-/* 2^value of eight cosines. */
-template <int TERMS>
-__device__ inline void zonal__fused_density(const float *a, const float *c, float *density) {
-    zonal__fused_horner<TERMS>(a, c, density);
+/* 2^value of eight cosines. Of few terms, those from ZONAL__FUSED_LOW on are summed in halves. */
+template <int TERMS, bool HALVES>
+__device__ inline void zonal__fused_density(const zonal__fused_profile &f, const float *c,
+                                            float *density) {
+    if (HALVES) {
+        __half2 high[4];
+        zonal__fused_halves<ZONAL__FUSED_LOW, TERMS>(f.value_halves, c, high);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float2 both = __half22float2(high[i]);
+            density[2 * i] = both.x;
+            density[2 * i + 1] = both.y;
+        }
+#pragma unroll
+        for (int k = ZONAL__FUSED_LOW - 1; k > 0; k--)
+#pragma unroll
+            for (int i = 0; i < 8; i++) density[i] = fmaf(density[i], c[i], f.value[k]);
+    } else {
+        zonal__fused_horner<TERMS>(f.value, c, density);
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++) density[i] = zonal__fused_power(density[i] * c[i]);
 }
 
-/* Adds to the sums of the thread's two rows. */
-template <int TERMS, int NUMBERS>
-__device__ inline void zonal__fused_densities(const float *a, const float (&s)[NUMBERS],
-                                              double *sum) {
-    float part[2] = {0, 0};
-#pragma unroll
-    for (int g = 0; g < NUMBERS / 8; g++) {
-        float density[8];
-        zonal__fused_density<TERMS>(a, s + 8 * g, density);
-#pragma unroll
-        for (int i = 0; i < 8; i++) part[i / 2 % 2] += density[i];
-    }
-    sum[0] += part[0];
-    sum[1] += part[1];
+/* The shares of a thread's two rows, of a warp's from row0 on. */
+__device__ inline void zonal__fused_own_shares(const zonal__fused_problem &g, int row0,
+                                               float *share) {
+    share[0] = g.share[row0 + (int)threadIdx.x % 32 / 4];
+    share[1] = g.share[row0 + (int)threadIdx.x % 32 / 4 + 8];
 }
 
 /* share: of the thread's two rows; "shares", in shared memory, of the tile's columns. */
-template <int VALUE_TERMS, int WEIGHT_TERMS, int NUMBERS>
+template <int VALUE_TERMS, int WEIGHT_TERMS, bool HALVES, int NUMBERS>
 __device__ inline void zonal__fused_kl_weights(const zonal__fused_profile &f, const float *share,
                                                const float *shares, const float (&s)[NUMBERS],
                                                uint32_t (&w)[NUMBERS / 2]) {
@@ -195,8 +204,8 @@ __device__ inline void zonal__fused_kl_weights(const zonal__fused_profile &f, co
     for (int g = 0; g < NUMBERS / 8; g++) {
         float density[8];
         __half2 derivative[4];
-        zonal__fused_density<VALUE_TERMS>(f.value, s + 8 * g, density);
-        zonal__fused_halves<WEIGHT_TERMS>(f.halves, s + 8 * g, derivative);
+        zonal__fused_density<VALUE_TERMS, HALVES>(f, s + 8 * g, density);
+        zonal__fused_halves<0, WEIGHT_TERMS>(f.halves, s + 8 * g, derivative);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float row = share[i % 2];
@@ -234,11 +243,46 @@ __device__ inline void zonal__fused_gather(const uint32_t *w, uint32_t tile, flo
                 zonal__matrix(tile + p * COLUMNS * 128 + k * 16 * 128, COLUMNS * 128));
 }
 
-/* ---- the copies ----------------------------------------------------------------------------- */
+/* ---- how a block begins --------------------------------------------------------------------- */
 
 typedef struct zonal__fused_barriers {
-    uint32_t own, full, empty; /* addresses; full and empty of each stage, 8 bytes apart */
+    uint32_t own, full, empty; /* addresses; full and empty of each place, 8 bytes apart */
 } zonal__fused_barriers;
+
+/* Who a thread is: two warpgroups multiply, the third one copies. */
+typedef struct zonal__fused_start {
+    zonal__fused_barriers bars;
+    int group, warp; /* uniform, for the compiler */
+} zonal__fused_start;
+
+/* barrier: 1 + 2 PLACES in shared memory; "users" warps release a place. */
+template <int PLACES>
+__device__ inline zonal__fused_start zonal__fused_begin(uint64_t *barrier, int users) {
+    uint32_t bar = zonal__shared_address(barrier);
+    zonal__fused_start start = {{bar, bar + 8, bar + 8 + 8 * PLACES},
+                                __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0),
+                                __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 % 4, 0)};
+    if (threadIdx.x == 0) {
+        zonal__barrier_init(start.bars.own, 1);
+        for (int place = 0; place < PLACES; place++) {
+            zonal__barrier_init(start.bars.full + 8 * place, 1);
+            zonal__barrier_init(start.bars.empty + 8 * place, users);
+        }
+        zonal__barrier_publish();
+    }
+    __syncthreads();
+    return start;
+}
+
+/* The registers of a block go to the warpgroups that multiply. */
+__device__ inline void zonal__fused_registers_less() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+}
+__device__ inline void zonal__fused_registers_more() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+}
+
+/* ---- the copies ----------------------------------------------------------------------------- */
 
 /* One thread: the own rows, then the tiles from "first" on as their places become free. */
 template <int PANELS, int MODE>
@@ -292,30 +336,18 @@ __device__ inline void zonal__fused_store(const zonal__fused_problem &g, int row
 }
 
 /* One number of each thread of the eight warps that multiply, added by warps. */
-__device__ inline void zonal__fused_store_sum(const zonal__fused_problem &g, double sum) {
+__device__ inline void zonal__fused_store_sum(double *to, double sum) {
     int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
     for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-    if (threadIdx.x % 32 == 0) g.sum[block * ZONAL__FUSED_SUMS + threadIdx.x / 32] = sum;
-}
-
-/* Two rows of each thread, of which four lanes hold a share. */
-__device__ inline void zonal__fused_store_rows(const zonal__fused_problem &g, int row0,
-                                               double *sum) {
-    int lane = (int)threadIdx.x % 32, row = row0 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
-    for (int i = 0; i < 2; i++) {
-        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
-        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
-        if (lane % 4 == 0 && row + 8 * i < g.rows)
-            g.sum[(int64_t)blockIdx.y * g.rows + row + 8 * i] = sum[i];
-    }
+    if (threadIdx.x % 32 == 0) to[block * ZONAL__FUSED_SUMS + threadIdx.x / 32] = sum;
 }
 
 /* ---- a warpgroup ---------------------------------------------------------------------------- */
 
-template <int PANELS, int MODE, bool GRADIENT, int VALUE_TERMS, int WEIGHT_TERMS>
-struct zonal__fused_group {
+template <int PANELS, int MODE, int VALUE_TERMS, int WEIGHT_TERMS> struct zonal__fused_group {
     using layout = zonal__fused_layout<PANELS, MODE>;
     static constexpr int COLUMNS = ZONAL__FUSED_COLUMNS, NUMBERS = COLUMNS / 2;
+    static constexpr bool HALVES = VALUE_TERMS < ZONAL__FUSED_MANY;
     const zonal__fused_profile &f;
     const zonal__fused_problem &g;
     zonal__fused_barriers bars;
@@ -324,7 +356,7 @@ struct zonal__fused_group {
     int group, first;
     zonal__fused_place at;
     float share[2];
-    double sum[2];
+    double sum;
 
     __device__ inline uint32_t tile(int j) const {
         return tiles + j % ZONAL__FUSED_STAGES * layout::TILE;
@@ -343,15 +375,13 @@ struct zonal__fused_group {
         at.columns = (first + j) * (COLUMNS / 16);
         bool diagonal = at.columns <= at.rows && at.rows < at.columns + COLUMNS / 16;
         if (diagonal) zonal__fused_clear(at, s);
-        if (MODE == ZONAL__FUSED_DENSITY) {
-            zonal__fused_densities<VALUE_TERMS>(f.value, s, sum);
-        } else if (MODE == ZONAL__FUSED_KL) {
-            zonal__fused_kl_weights<VALUE_TERMS, WEIGHT_TERMS>(
+        if (MODE == ZONAL__FUSED_KL) {
+            zonal__fused_kl_weights<VALUE_TERMS, WEIGHT_TERMS, HALVES>(
                 f, share, shares + j % ZONAL__FUSED_STAGES * COLUMNS, s, w);
         } else {
-            sum[0] += diagonal ? zonal__fused_values<VALUE_TERMS, true>(f.value, at, s)
-                               : zonal__fused_values<VALUE_TERMS, false>(f.value, at, s);
-            if (GRADIENT) zonal__fused_weights<WEIGHT_TERMS>(f.halves, s, w);
+            sum += diagonal ? zonal__fused_values<VALUE_TERMS, true>(f.value, at, s)
+                            : zonal__fused_values<VALUE_TERMS, false>(f.value, at, s);
+            zonal__fused_weights<WEIGHT_TERMS>(f.halves, s, w);
         }
     }
 
@@ -369,7 +399,7 @@ struct zonal__fused_group {
     }
 
     /* The products of a turn are those that add up a tile and those that begin the next one. */
-    __device__ inline void with_gradient(int count) {
+    __device__ inline void run(int count) {
         float o[PANELS * 32], s[NUMBERS];
         uint32_t w[NUMBERS / 2];
 #pragma unroll
@@ -402,28 +432,11 @@ struct zonal__fused_group {
         zonal__hold(o);
         zonal__fused_store(g, (int)blockIdx.x * ZONAL__FUSED_ROWS + 64 * group, o);
     }
-
-    __device__ inline void without_gradient(int count) {
-        float s[NUMBERS];
-        uint32_t w[NUMBERS / 2];
-        for (int j = 0; j < count; j++) {
-            wait_for(j);
-            zonal__turn_wait(1 + group);
-            zonal__hold(s);
-            zonal__products_fence();
-            cosines(j, s);
-            if (group == 0 || j + 1 < count) zonal__turn_pass(2 - group);
-            zonal__products_wait<0>();
-            zonal__hold(s);
-            release(j);
-            look(j, s, w);
-        }
-    }
 };
 
 #endif
 
-template <int PANELS, int MODE, bool GRADIENT, int VALUE_TERMS, int WEIGHT_TERMS>
+template <int PANELS, int MODE, int VALUE_TERMS, int WEIGHT_TERMS>
 __global__ void __launch_bounds__(ZONAL__FUSED_THREADS, 1)
     zonal__fused(const __grid_constant__ zonal__fused_profile f,
                  const __grid_constant__ zonal__fused_problem g) {
@@ -431,53 +444,33 @@ __global__ void __launch_bounds__(ZONAL__FUSED_THREADS, 1)
     using layout = zonal__fused_layout<PANELS, MODE>;
     extern __shared__ __align__(1024) char shared[];
     __shared__ __align__(8) uint64_t barrier[1 + 2 * ZONAL__FUSED_STAGES];
-    uint32_t begin = zonal__shared_address(shared), bar = zonal__shared_address(barrier);
-    zonal__fused_barriers bars = {bar, bar + 8, bar + 8 + 8 * ZONAL__FUSED_STAGES};
-    int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); /* uniform, for the compiler */
-    int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 % 4, 0);
-    int first = (int)blockIdx.y * g.tiles_each;
-    int count = min(g.tiles - first, g.tiles_each);
-    if (threadIdx.x == 0) {
-        zonal__barrier_init(bars.own, 1);
-        for (int s = 0; s < ZONAL__FUSED_STAGES; s++) {
-            zonal__barrier_init(bars.full + 8 * s, 1);
-            zonal__barrier_init(bars.empty + 8 * s, 8); /* warps */
-        }
-        zonal__barrier_publish();
-    }
-    __syncthreads();
-    if (group == 2) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == 256) zonal__fused_copy<PANELS, MODE>(g, bars, begin, first, count);
+    uint32_t begin = zonal__shared_address(shared);
+    int first = (int)blockIdx.y * g.tiles_each, count = min(g.tiles - first, g.tiles_each);
+    zonal__fused_start start = zonal__fused_begin<ZONAL__FUSED_STAGES>(barrier, 8);
+    if (start.group == 2) {
+        zonal__fused_registers_less();
+        if (threadIdx.x == 256) zonal__fused_copy<PANELS, MODE>(g, start.bars, begin, first, count);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    int row0 = (int)blockIdx.x * ZONAL__FUSED_ROWS + 64 * group;
-    zonal__fused_group<PANELS, MODE, GRADIENT, VALUE_TERMS, WEIGHT_TERMS> work = {
+    zonal__fused_registers_more();
+    int row0 = (int)blockIdx.x * ZONAL__FUSED_ROWS + 64 * start.group;
+    zonal__fused_group<PANELS, MODE, VALUE_TERMS, WEIGHT_TERMS> work = {
         f,
         g,
-        bars,
-        begin + group * 64 * 128,
+        start.bars,
+        begin + start.group * 64 * 128,
         begin + layout::OWN,
         (const float *)(shared + layout::OWN + ZONAL__FUSED_STAGES * layout::TILE),
-        group,
+        start.group,
         first,
-        {row0 / 16 + warp, 0},
+        {row0 / 16 + start.warp, 0},
         {0, 0},
-        {0, 0}};
-    if (MODE == ZONAL__FUSED_KL) {
-        int row = row0 + 16 * warp + (int)threadIdx.x % 32 / 4;
-        work.share[0] = g.share[row];
-        work.share[1] = g.share[row + 8];
-    }
-    if (group == 1) zonal__turn_pass(1);
-    zonal__barrier_wait(bars.own, 0);
-    if (GRADIENT)
-        work.with_gradient(count);
-    else
-        work.without_gradient(count);
-    if (MODE == ZONAL__FUSED_PAIRS) zonal__fused_store_sum(g, work.sum[0]);
-    if (MODE == ZONAL__FUSED_DENSITY) zonal__fused_store_rows(g, row0, work.sum);
+        0};
+    if (MODE == ZONAL__FUSED_KL) zonal__fused_own_shares(g, row0 + 16 * start.warp, work.share);
+    if (start.group == 1) zonal__turn_pass(1);
+    zonal__barrier_wait(start.bars.own, 0);
+    work.run(count);
+    if (MODE == ZONAL__FUSED_PAIRS) zonal__fused_store_sum(g.sum, work.sum);
 #endif
 }
 

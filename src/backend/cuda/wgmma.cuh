@@ -126,6 +126,12 @@ template <int n> __device__ inline void zonal__hold(uint32_t (&number)[n]) {
     for (int i = 0; i < n; i++) asm volatile("" : "+r"(number[i])::"memory");
 }
 
+/* The same for numbers that products begin: what they were does not matter. */
+template <int n> __device__ inline void zonal__fresh(float (&number)[n]) {
+#pragma unroll
+    for (int i = 0; i < n; i++) asm volatile("" : "=f"(number[i])::"memory");
+}
+
 #define ZONAL__OUT8(d, i)                                                                          \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -192,8 +198,16 @@ template <> struct zonal__products<64> {
     static __device__ inline void held_rows(float *d, const uint32_t *a, uint64_t b, int add) {
         ZONAL__MULTIPLY_HELD_64("0");
     }
+    static __device__ inline void held(float *d, const uint32_t *a, uint64_t b) {
+        ZONAL__MULTIPLY_HELD(64, ZONAL__NAMES_0_31, "%32, %33, %34, %35", "%36",
+                             ZONAL__OUT32(d, 0));
+    }
 };
 template <> struct zonal__products<128> {
+    static __device__ inline void shared(float *d, uint64_t a, uint64_t b, int add) {
+        ZONAL__MULTIPLY_SHARED(128, ZONAL__NAMES_0_31 ", " ZONAL__NAMES_32_63, "%64", "%65", "%66",
+                               ZONAL__OUT32(d, 0), ZONAL__OUT32(d, 32));
+    }
     static __device__ inline void held(float *d, const uint32_t *a, uint64_t b) {
         ZONAL__MULTIPLY_HELD(128, ZONAL__NAMES_0_31 ", " ZONAL__NAMES_32_63, "%64, %65, %66, %67",
                              "%68", ZONAL__OUT32(d, 0), ZONAL__OUT32(d, 32));
