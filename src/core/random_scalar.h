@@ -19,10 +19,16 @@
 
 #ifdef __CUDACC__
 #define ZONAL__SCALAR static inline __host__ __device__
-#define ZONAL__UNROLL _Pragma("unroll")
 #else
 #define ZONAL__SCALAR                                                                              \
     static inline __attribute__((always_inline)) /* then it has the caller's target */
+#endif
+
+#ifdef __CUDA_ARCH__
+#define ZONAL__UNROLL _Pragma("unroll")
+#elif defined(__CUDACC__) /* the host's half, which nobody calls */
+#define ZONAL__UNROLL
+#else
 #define ZONAL__UNROLL _Pragma("GCC unroll 16")
 #endif
 
