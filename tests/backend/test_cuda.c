@@ -332,7 +332,7 @@ static void test_tiny(void) {
         run_case((gpu_case){.method = "mmd-band",
                             .views = 1,
                             .globals = 1,
-                            .rows = 1100,
+                            .rows = 4100,
                             .dim = 256,
                             .precision = (zonal_precision)p,
                             .spread = 0.3});
@@ -463,9 +463,9 @@ static void test_moments(void) {
         int64_t rows;
         double spread;
         int opposite, exponent, unit_rows;
-    } shapes[] = {{1025, 0, 0, 0, 0},     {4096, 2, 0, 0, 0},  {4225, 0.3, 0, 0, 0},
-                  {8513, 4, 1, 0, 0},     {8512, 0, 0, 0, 1},  {1500, 0.3, 0, 50, 0},
-                  {1500, 0.3, 0, -50, 0}, {9000, 30, 0, 0, 0}, {300001, 0.3, 1, 0, 0}};
+    } shapes[] = {{4097, 0, 0, 0, 0},     {4096, 2, 0, 0, 0},  {4225, 0.3, 0, 0, 0},
+                  {8513, 4, 1, 0, 0},     {8512, 0, 0, 0, 1},  {5000, 0.3, 0, 50, 0},
+                  {5000, 0.3, 0, -50, 0}, {9000, 30, 0, 0, 0}, {300001, 0.3, 1, 0, 0}};
     if (no_gpu()) return;
     for (unsigned s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int p = ZONAL_PRECISION_FP32; p <= ZONAL_PRECISION_BF16; p++)
@@ -491,7 +491,7 @@ static void test_unaligned(void) {
     gpu_case c = {.method = "mmd-band",
                   .views = 1,
                   .globals = 1,
-                  .rows = 2000,
+                  .rows = 5000,
                   .dim = 256,
                   .precision = ZONAL_PRECISION_FP32,
                   .dtype = ZONAL_DTYPE_FP32,
@@ -527,7 +527,7 @@ static void test_value_alone(void) {
             gpu_case c = {.method = methods[m],
                           .views = 1,
                           .globals = 1,
-                          .rows = 1500,
+                          .rows = m == 2 ? 5000 : 1500,
                           .dim = m == 2 ? 256 : 100,
                           .precision = (zonal_precision)p,
                           .dtype = ZONAL_DTYPE_FP32,
@@ -666,9 +666,9 @@ static void test_bad_rows(void) {
             check_bad_row("sigreg", precision, rows, 16, NAN, "finite");
         }
         for (int64_t dim = 16; dim <= 256; dim *= 16) {
-            check_bad_row("mmd-band", precision, 2048, dim, NAN, "finite");
-            check_bad_row("mmd-band", precision, 2048, dim, INFINITY, "finite");
-            check_bad_row("mmd-band", precision, 2048, dim, 0, "zero");
+            check_bad_row("mmd-band", precision, 4096, dim, NAN, "finite");
+            check_bad_row("mmd-band", precision, 4096, dim, INFINITY, "finite");
+            check_bad_row("mmd-band", precision, 4096, dim, 0, "zero");
         }
     }
 }

@@ -492,7 +492,8 @@ int zonal__cuda_fused_serves(const zonal__problem *problem, zonal__operation ope
     work.kl = operation == ZONAL__KL;
     work.split = problem->precision == ZONAL_PRECISION_FP32;
     return !problem->ranks && problem->precision != ZONAL_PRECISION_DOUBLE && problem->dim <= 256 &&
-           problem->rows <= INT32_MAX / 2 && fill_profile(problem, &work) && zonal__cuda_is_hopper();
+           problem->rows <= INT32_MAX / 2 && fill_profile(problem, &work) &&
+           zonal__cuda_is_hopper();
 }
 
 static zonal_status cut_work(fused_work *work) {

@@ -56,7 +56,7 @@ enum {
     MOST_CLUSTER = 8,   /* what every Hopper GPU runs */
     PARTS = 18,
     PIVOT_ROWS = 1056,  /* of which a centre is made on Hopper */
-    LEAST_HOPPER = 1025 /* rows */
+    LEAST_HOPPER = 4096 /* rows: below, launches count for more than passes */
 };
 static const size_t MOST_PARTIAL = 96 << 20; /* bytes for the ranges' sums, if more than one */
 static const size_t MOST_PRODUCT = 64 << 20; /* bytes for products that do not fit the gradient */
@@ -527,7 +527,7 @@ static zonal_status enqueue_hopper_gradient(const moments_work *work,
                                             const zonal__gradient_task<T, true> &task) {
     zonal__hopper_task<T> same = {
         task.x.z,    (int)task.x.rows, task.x.scale,     work->excess_single, task.x.centre,
-        task.offset, task.terms,       task.coefficient, task.gradient};
+        task.offset, task.terms,       task.coefficient, task.gradient,       {0, 0}};
     int64_t pairs = (task.x.rows + 2 * ZONAL__HOPPER_ROWS - 1) / (2 * ZONAL__HOPPER_ROWS);
     dim3 grid((unsigned)(pairs < work->processors ? pairs : work->processors));
     if (work->products == 3)

@@ -206,7 +206,7 @@ template <> struct zonal__products<64> {
 template <> struct zonal__products<128> {
     static __device__ inline void shared(float *d, uint64_t a, uint64_t b, int add) {
         ZONAL__MULTIPLY_SHARED(128, ZONAL__NAMES_0_31 ", " ZONAL__NAMES_32_63, "%64", "%65", "%66",
-                               ZONAL__OUT32(d, 0), ZONAL__OUT32(d, 32));
+                               "0", ZONAL__OUT32(d, 0), ZONAL__OUT32(d, 32));
     }
     static __device__ inline void held(float *d, const uint32_t *a, uint64_t b) {
         ZONAL__MULTIPLY_HELD(128, ZONAL__NAMES_0_31 ", " ZONAL__NAMES_32_63, "%64, %65, %66, %67",
