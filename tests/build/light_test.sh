@@ -174,6 +174,8 @@ limit=1024
 # Kernels are compiled for each generation of GPUs: "CUDA: /path/nvcc, for 90;100".
 generations=$(sed -n 's/^CUDA: .*, for //p' "$build/parts.txt" | tr ';' '\n' | grep -c . || true)
 limit=$((limit + 16384 * generations))
+# Hopper's own instructions are compiled for 90a besides.
+if ((generations > 0)); then limit=$((limit + 4096)); fi
 output="$size kB" status=1
 report $((size > 0 && size < limit)) "libzonal.so has $size kB, less than $limit"
 

@@ -23,7 +23,7 @@ def agree():
 
 
 PLANTED = {  # a page, and a number of one of its tables that a hand has changed
-    "README.md": ("| **81.8 ± 0.5** |", "| **91.8 ± 0.5** |"),
+    "README.md": ("| **79.9 ± 0.9** |", "| **89.9 ± 0.9** |"),
     "results/selectivity.md": ("| **75.9** |", "| **85.9** |"),
     "docs/reproduction.md": ("| 95.2 ± 0.2 (97.0, -1.8) |", "| 97.2 ± 0.2 (97.0, +0.2) |"),
 }

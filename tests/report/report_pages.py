@@ -26,7 +26,8 @@ def loss_of(step, seed):
 def make_run(folder, method="mmd-heat", seed=0, r1=0.8, extra=(), lines=STEPS):
     os.makedirs(folder + "/eval")
     settings = {"data": '"textures:disk"', "projector": '"2048-2048-256"',
-                "method": json.dumps(method), "lr": "0.001", "seed": str(seed), **dict(extra)}
+                "method": json.dumps(method), "gain": "256", "lr": "0.001", "seed": str(seed),
+                **dict(extra)}
     with open(folder + "/config.toml", "w") as file:
         for key, value in settings.items():
             file.write(f"{key} = {value:<30} # default\n")

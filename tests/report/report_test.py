@@ -97,7 +97,7 @@ def test_parts():
         page, _, _ = make_page("a")
         table = page.find("table", page.find("details", section(page, "configuration"))[0])[0]
         assert ["method", "mmd-heat", "default"] in rows_of(page, table)
-        assert len(rows_of(page, table)) == 5
+        assert len(rows_of(page, table)) == 6
 
     @case("curves: all runs, at most 500 points, with the extremes")
     def _():

@@ -367,7 +367,7 @@ def test_length():
 
     @case("else the rates after it are those of a run of the new length, by the formula")
     def _():
-        trained(*TEXTURES, "--lr", 0.25, "--warmup", 0, "--steps", 4, "--out", "c")
+        trained(*TEXTURES, "--gain", "batch", "--lr", 0.25, "--warmup", 0, "--steps", 4, "--out", "c")
         done = trained("--resume", "c", "--steps", 10, "--log-every", 1)
         assert "now 10 steps" in done.stdout and "learning rates" in done.stdout, done.stdout
         cosine = lambda step, total: 0.25 * (1 + math.cos(math.pi * (step - 1) / total)) / 2
