@@ -330,20 +330,11 @@ static void destroy(zonal__layer *opaque) {
     zonal__plan_destroy(((fold_layer *)opaque)->filter);
 }
 
-static int is_hopper(void) {
-    int device, major, minor;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
-               cudaSuccess &&
-           major == 9 && minor == 0;
-}
-
 int zonal__cuda_folds(const zonal__layer_spec *spec) {
     int residual_or_none = spec->residual ? spec->activation == ZONAL__ACTIVATION_RELU
                                           : spec->activation == ZONAL__ACTIVATION_NONE;
-    if (spec->dtype != ZONAL_DTYPE_BF16 || spec->kernel != 1 || spec->stride != 1 || !is_hopper())
+    if (spec->dtype != ZONAL_DTYPE_BF16 || spec->kernel != 1 || spec->stride != 1 ||
+        !zonal__cuda_is_hopper())
         return 0;
     if (spec->kind == ZONAL__LAYER_CONVOLUTION)
         return !spec->forward_only && spec->channels % 128 == 0 && spec->out_channels % 64 == 0;
