@@ -50,6 +50,7 @@ static inline void setting_fill(setting *s, const setting_size *size, const char
     o->network.dtype = dtype;
     o->objective.size = sizeof o->objective;
     CHECK_OK(zonal_objective_defaults(method, &o->objective));
+    /* So few rows in so few dimensions learn in 30 steps with a weight that runs would not have. */
     if (strcmp(method, "kl-heat") != 0) o->objective.gain = ZONAL_GAIN_BATCH;
     o->loader = (zonal__loader_options){.source = s->source,
                                         .batch = 16,
