@@ -37,6 +37,7 @@ from zonal._library import Plan
 from zonal.losses import KL, KSD, MMD, SUSReg, SphereJEPALoss
 
 MODULES = {"mmd-heat": MMD, "mmd-band": lambda: MMD("band"), "ksd-heat": KSD, "kl-heat": KL, "susreg": SUSReg}
+FORMS = ("zonal", "torch", "torch_compiled")
 MIB = 2**20
 
 
@@ -214,7 +215,7 @@ def main():
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--batch", default="")
     parser.add_argument("--method", default="mmd-heat,mmd-band,kl-heat,susreg")
-    parser.add_argument("--form", default="zonal,torch,torch_compiled")
+    parser.add_argument("--form", default=",".join(FORMS))
     parser.add_argument("--row", default="resnet18@64")
     parser.add_argument("--views-batch", type=int, default=256)
     parser.add_argument("--width", type=float, default=1)
@@ -223,6 +224,9 @@ def main():
     options.batch = [int(batch) for batch in (options.batch or batches).split(",")]
     options.method = options.method.split(",")
     options.form = options.form.split(",")
+    for form in options.form:
+        if form not in FORMS:
+            parser.error(f"--form takes {', '.join(FORMS)}, not {form}")
     torch.set_float32_matmul_precision("high")
     parts = {"overhead": overhead, "table": table, "resnet": resnet}
     about = {"torch": torch.__version__, "device": options.device,
