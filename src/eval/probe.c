@@ -131,7 +131,7 @@ static zonal_status init(const zonal__probe_options *options, const zonal__label
     memset(s, 0, sizeof *s);
     ZONAL_TRY(check(options, train));
     s->options = options;
-    s->table = zonal__training_cpu()->softmax;
+    s->table = zonal__training_host()->softmax;
     s->rows = train->count;
     s->parameter_count = options->classes * (options->dim + 1);
     s->l2 = options->l2_count ? options->l2 : usual_l2;
@@ -314,7 +314,7 @@ zonal_status zonal__probe_test(const zonal__probe *probe, const zonal__labelled 
                                zonal__scores *scores) {
     zonal__softmax_spec spec = {
         .dim = probe->dim, .classes = probe->classes, .threads = probe->threads};
-    const zonal__softmax_table *table = zonal__training_cpu()->softmax;
+    const zonal__softmax_table *table = zonal__training_host()->softmax;
     zonal__softmax *softmax;
     memset(scores, 0, sizeof *scores);
     ZONAL_TRY(zonal__labelled_check(test, probe->dim, probe->classes, "the test set"));
