@@ -193,8 +193,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make_with(const zonal_communica
  * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
  * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. Several ranks all get the
  * same value or, with a bad row, the same sentence: it names the rank, and the row by its number in
- * the whole batch. All of them ask for a gradient, or none does; on the CPU some may. A rank
- * without rows may give NULL for x and, on the CPU, for the gradient. */
+ * the whole batch. On a device all of them ask for a gradient or none does; on the CPU each
+ * rank decides for itself. A rank without rows may give NULL for x and, on the CPU, for the
+ * gradient. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 
@@ -210,9 +211,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 /* Sets the step whose directions the next execution of a sliced loss draws (0 at first). */
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
 /* On a device: from now on a sliced loss reads its step from this word of the device's memory while
- * it is computed, and what zonal_plan_set_step gave is not used; NULL: it is again. For CUDA
- * graphs, whose replays would otherwise draw the directions of the capture each time. The word must
- * be there as long as executions use it. Without effect on the CPU. */
+ * it is computed, instead of taking that of zonal_plan_set_step; NULL goes back to the latter. For
+ * CUDA graphs, whose replays would otherwise draw the directions of the capture each time. The word
+ * must stay as long as executions use it. Without effect on the CPU. */
 ZONAL_API void zonal_plan_set_device_step(zonal_plan *plan, const uint32_t *step);
 
 typedef struct zonal_plan_info {

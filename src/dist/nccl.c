@@ -95,8 +95,8 @@ static zonal_status load(functions *f) {
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         ZONAL_TRY(zonal__shared_library_function(&library, handle, list[i].name, list[i].out));
     if (f->version(&version) != SUCCESS || version < OLDEST)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "NCCL has version %d, and 2.18 is needed: %s", version,
-                          library.remedy);
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "NCCL has version %d, but 2.18 or later is needed: %s",
+                          version, library.remedy);
     return ZONAL_OK;
 }
 

@@ -206,8 +206,9 @@ static zonal_status fit(session *s, int64_t first, double l2, double looseness,
     if (!end->converged)
         zonal__log(
             "the probe with l2 = %g stopped after %d iterations at a gradient of %.2g, above "
-            "the tolerance %g; standardise the features, or allow more iterations",
-            l2, end->iterations, end->gradient, s->tolerance);
+            "the tolerance %g, and is used as it is; %s converges sooner",
+            l2, end->iterations, end->gradient, s->tolerance,
+            s->options->standardise ? "a larger l2" : "a probe of standardised features");
     s->fit++;
     return ZONAL_OK;
 }

@@ -87,7 +87,7 @@ static void test_older_setters(void) {
     CHECK_OK(zonal_loss_set(options, "estimator", "u"));
     CHECK(old.it.estimator == ZONAL_ESTIMATOR_U);
     CHECK_FAILS(zonal_loss_set(options, "threads", "2"), ZONAL_ARGUMENT,
-                "threads came after the version");
+                "threads is newer than the headers");
     CHECK(IS_GUARDED(old));
 }
 

@@ -137,9 +137,9 @@ static const zonal__cli_usage usage = {
     .synopsis = "mpirun -n N zonal bench dist [--batch B,...] [--method M,...] [options]",
     .description =
         "Times the collective calls of the ranks it is started on, and losses over them:\n"
-        "value and gradient, and how much of it is spent in exchange. Beside it stands\n"
-        "what a simple model makes of one rank's time and of the link's speed. With\n"
-        "--model, and without a launcher, that model looks ahead to 8 to 4096 ranks.\n",
+        "value and gradient, and how much of it is spent in exchange. Beside them stands\n"
+        "what a simple model predicts from one rank's time and the link's speed. With\n"
+        "--model, and without a launcher, it predicts 8 to 4096 ranks.\n",
     .argument = NULL,
     .least = 0,
     .most = 0};
@@ -536,9 +536,8 @@ static zonal_status begin(bench *b) {
     ZONAL_TRY(zonal__job_device_name(b->job, b->settings->device_name, name));
     ZONAL_TRY(zonal__device_open(name, &b->device));
     if (b->settings->model && zonal__job_count(b->job) > 1)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--model looks ahead from one process; start it without a "
-                          "launcher");
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--model predicts from one process; start it without a "
+                                          "launcher");
     return ZONAL_OK;
 }
 
