@@ -162,7 +162,7 @@ static void leave(const zonal__nccl *nccl, int before) {
     nccl->device->backend->runtime->leave(before);
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     zonal__nccl *nccl = context;
     zonal_status status;

@@ -128,6 +128,24 @@ def check_words():
 check_words()
 
 
+def strange_enumerators(header):
+    """Those without their type's name before them."""
+    for name, body in re.findall(r"typedef enum (\w+) \{(.*?)\}", header, re.S):
+        yield from (e for e in re.findall(r"\b(ZONAL_\w+)\s*=", body) if not e.startswith(name.upper() + "_"))
+
+
+def check_headers():
+    folder = os.path.join(SOURCE, "include/zonal")
+    text = "".join(read(os.path.join(folder, name)) for name in os.listdir(folder))
+    strange = list(strange_enumerators(text))
+    report(text.count("typedef enum") > 9 and not strange, "headers: enumerators have their type's prefix", strange)
+    planted = "typedef enum zonal_colour { ZONAL_COLOUR_RED = 0, ZONAL_BLUE = 1 } zonal_colour;"
+    report(list(strange_enumerators(planted)) == ["ZONAL_BLUE"], "headers: one without it is found")
+
+
+check_headers()
+
+
 def struct_members(header, name):
     """The members of a struct of the sources: of functions, the names of the pointers."""
     body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (name, name), header, re.S).group(1)

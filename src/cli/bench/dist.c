@@ -282,7 +282,7 @@ static zonal_status count(timed *m, double begin, zonal_status status) {
     return status;
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t n, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t n, zonal_reduce type,
                                void *stream) {
     timed *m = context;
     double begin = zonal__now();
