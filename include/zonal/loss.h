@@ -12,7 +12,7 @@
  * plan must not be run by two threads at once. Results are the same bit for bit every time, for any
  * number of threads.
  *
- * The discrepancies, for unit rows x_i, c_ij = x_i.x_j (design: value 1 at total collapse):
+ * The discrepancies, for unit rows x_i, c_ij = x_i.x_j, each scaled to 1 at total collapse:
  *
  *     MMD   D = mean over i, j of psi(c_ij),  psi = (phi - a_0)/(1 - a_0)
  *     KSD   D = mean over i, j of psi(c_ij),
@@ -82,8 +82,8 @@ typedef enum zonal_estimator {
  * d <= 18. */
 typedef enum zonal_kl_norm { ZONAL_KL_NORM_AUTO = 0, ZONAL_KL_NORM_PAPER = 1 } zonal_kl_norm;
 
-/* Which code computes it. Auto: slices for sliced losses, moments where the kernel has degree <= 2
- * alone and they cost less, pairs otherwise. */
+/* Which code computes it. Auto: slices for sliced losses, moments where the kernel has no degree
+ * above 2 and they cost less, pairs otherwise. */
 typedef enum zonal_implementation {
     ZONAL_IMPLEMENTATION_AUTO = 0,
     ZONAL_IMPLEMENTATION_REF = 1,   /* double, one thread, B x B array: the formula as printed */
@@ -244,7 +244,7 @@ typedef struct zonal_plan_info {
 } zonal_plan_info;
 #define ZONAL_PLAN_INFO_INIT ZONAL_SIZED_INIT(zonal_plan_info)
 
-/* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+/* Fails only for NULL and a wrong size: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
 /* What zonal_plan_create would make of these arguments, without making it. "batch" is that of all
  * ranks together: the options' communicator is not called, and info->rows is the batch. */
@@ -362,7 +362,7 @@ typedef struct zonal_objective_info {
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_describe(
     const zonal_objective_options *options, int64_t views, int64_t global_views, int64_t batch,
     int64_t dim, zonal_objective_info *info);
-/* The same of one that is made. Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+/* The same of one that is made. Fails only for NULL and a wrong size: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_objective_info_get(const zonal_objective *objective,
                                                 zonal_objective_info *info);
 
