@@ -274,8 +274,8 @@ def disagreement(program, method, loss, z):
         return value, other, abs(value - other) / (6 * spread)
     # float32 sums of B^2 terms of which each is right to 1e-7 or so.
     error = abs(value - other) / (1e-6 + 1e-4 * abs(other))
-    slope = np.linalg.norm(gradient.numpy() - other_gradient) / np.linalg.norm(other_gradient)
-    return value, other, max(error, slope / 2e-3)
+    apart = np.linalg.norm(gradient.numpy() - other_gradient) / np.linalg.norm(other_gradient)
+    return value, other, max(error, apart / 2e-3)
 
 
 def main():

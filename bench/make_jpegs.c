@@ -35,11 +35,11 @@ static float uniform(uint64_t seed, uint64_t place) {
 
 /* ---- an image -------------------------------------------------------------------------------- */
 
-typedef struct picture {
+typedef struct image {
     int width, height;
     float *light;   /* [height][width] */
     uint8_t *bytes; /* [height][width][3] */
-} picture;
+} image;
 
 /* A lattice of random values every "step" pixels, bilinear between them. */
 static float lattice(uint64_t seed, int step, int x, int y) {
@@ -59,7 +59,7 @@ static float noise(uint64_t seed, int x, int y) {
     return sum;
 }
 
-static void draw_disks(const picture *p, uint64_t seed) {
+static void draw_disks(const image *p, uint64_t seed) {
     for (int d = 0; d < DISKS; d++) {
         uint64_t own = seed * 64 + (uint64_t)d;
         float cx = (uniform(own, 1) + 1) / 2 * (float)p->width;
@@ -76,7 +76,7 @@ static uint8_t to_byte(float value) {
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value + .5f);
 }
 
-static void draw(const picture *p, uint64_t number) {
+static void draw(const image *p, uint64_t number) {
     const uint64_t seed = mix(number) & 0xffffffffffffu;
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) p->light[y * p->width + x] = 128 + noise(seed, x, y);
@@ -92,7 +92,7 @@ static void draw(const picture *p, uint64_t number) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static long write_jpeg(const picture *p, const char *path) {
+static long write_jpeg(const image *p, const char *path) {
     struct jpeg_compress_struct codec;
     struct jpeg_error_mgr errors;
     long size;
@@ -127,7 +127,7 @@ static long write_jpeg(const picture *p, const char *path) {
 
 int main(int argc, char **argv) {
     int count = argc > 2 ? atoi(argv[2]) : 2000, first = argc > 5 ? atoi(argv[5]) : 0;
-    picture p = {.width = argc > 4 ? atoi(argv[3]) : 500, .height = argc > 4 ? atoi(argv[4]) : 375};
+    image p = {.width = argc > 4 ? atoi(argv[3]) : 500, .height = argc > 4 ? atoi(argv[4]) : 375};
     double bytes = 0;
     if (argc < 2 || count < 1 || first < 0 || p.width < 16 || p.height < 16 || p.width > 4096 ||
         p.height > 4096) {

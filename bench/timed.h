@@ -34,7 +34,7 @@ static inline void timed_end(timed *t, double bytes) {
 }
 
 static inline zonal_status timed_all_reduce(void *context, void *number, int64_t count,
-                                            zonal_reduce_type type, void *stream) {
+                                            zonal_reduce type, void *stream) {
     timed *t = context;
     timed_start(t);
     zonal_status status = t->inner->all_reduce(t->inner->context, number, count, type, stream);

@@ -162,7 +162,7 @@ FNR == 1 {
         fault("what was built in is known under src/backend only: ask the device")
 
     if (here !~ /^(backend|ref|cpu|cuda)(\/training)?$/ &&
-        match(code, /zonal__(backend|nn|views|optimiser|neighbours|softmax)_(ref|cpu|cuda)[ \t]*\(/))
+        match(code, /zonal__(backend|training|nn|views|optimiser|neighbours|softmax|classifier|jpeg)_(ref|cpu|cuda)[ \t]*\(/))
         fault("above src/backend no backend is known by name: take a device " \
             "(backend/device.h), not " substr(code, RSTART, RLENGTH - 1))
 

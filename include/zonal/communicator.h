@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* What is added up. */
-typedef enum zonal_reduce_type { ZONAL_REDUCE_DOUBLE = 0, ZONAL_REDUCE_FP32 = 1 } zonal_reduce_type;
+typedef enum zonal_reduce { ZONAL_REDUCE_DOUBLE = 0, ZONAL_REDUCE_FP32 = 1 } zonal_reduce;
 
 /* The caller keeps it, and what it points to, until the last plan made with it is destroyed. It is
  * used by one thread at a time. */
@@ -43,7 +43,7 @@ typedef struct zonal_communicator {
     void *context; /* the first argument of every function */
 
     /* In place, number[i] = the sum of all ranks' number[i], the same bits on every rank. */
-    zonal_status (*all_reduce)(void *context, void *number, int64_t count, zonal_reduce_type type,
+    zonal_status (*all_reduce)(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream);
     /* all = the ranks' blocks one after another, bytes[r] of rank r, which may be 0. "mine" is this
      * rank's block, and may be its place in "all". */

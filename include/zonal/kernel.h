@@ -104,7 +104,7 @@ typedef struct zonal_kernel_constants {
 } zonal_kernel_constants;
 #define ZONAL_KERNEL_CONSTANTS_INIT ZONAL_SIZED_INIT(zonal_kernel_constants)
 
-/* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+/* Fails only for NULL and a wrong size: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_kernel_constants_get(const zonal_kernel *kernel,
                                                   zonal_kernel_constants *constants);
 

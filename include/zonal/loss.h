@@ -12,7 +12,7 @@
  * plan must not be run by two threads at once. Results are the same bit for bit every time, for any
  * number of threads.
  *
- * The discrepancies, for unit rows x_i, c_ij = x_i.x_j (design: value 1 at total collapse):
+ * The discrepancies, for unit rows x_i, c_ij = x_i.x_j, each scaled to 1 at total collapse:
  *
  *     MMD   D = mean over i, j of psi(c_ij),  psi = (phi - a_0)/(1 - a_0)
  *     KSD   D = mean over i, j of psi(c_ij),
@@ -82,8 +82,8 @@ typedef enum zonal_estimator {
  * d <= 18. */
 typedef enum zonal_kl_norm { ZONAL_KL_NORM_AUTO = 0, ZONAL_KL_NORM_PAPER = 1 } zonal_kl_norm;
 
-/* Which code computes it. Auto: slices for sliced losses, moments where the kernel has degree <= 2
- * alone and they cost less, pairs otherwise. */
+/* Which code computes it. Auto: slices for sliced losses, moments where the kernel has no degree
+ * above 2 and they cost less, pairs otherwise. */
 typedef enum zonal_implementation {
     ZONAL_IMPLEMENTATION_AUTO = 0,
     ZONAL_IMPLEMENTATION_REF = 1,   /* double, one thread, B x B array: the formula as printed */
@@ -193,8 +193,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_make_with(const zonal_communica
  * A row that is zero or not finite is ZONAL_NUMERIC, and the sentence names it; *value is then NaN
  * and the gradient unspecified. Chordal has no gradient: ZONAL_ARGUMENT. Several ranks all get the
  * same value or, with a bad row, the same sentence: it names the rank, and the row by its number in
- * the whole batch. All of them ask for a gradient, or none does; on the CPU some may. A rank
- * without rows may give NULL for x and, on the CPU, for the gradient. */
+ * the whole batch. On a device all of them ask for a gradient or none does; on the CPU each
+ * rank decides for itself. A rank without rows may give NULL for x and, on the CPU, for the
+ * gradient. */
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_execute(zonal_plan *plan, const void *x,
                                                          double *value, void *gradient);
 
@@ -210,9 +211,9 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_status(zonal_plan *plan);
 /* Sets the step whose directions the next execution of a sliced loss draws (0 at first). */
 ZONAL_API void zonal_plan_set_step(zonal_plan *plan, uint32_t step);
 /* On a device: from now on a sliced loss reads its step from this word of the device's memory while
- * it is computed, and what zonal_plan_set_step gave is not used; NULL: it is again. For CUDA
- * graphs, whose replays would otherwise draw the directions of the capture each time. The word must
- * be there as long as executions use it. Without effect on the CPU. */
+ * it is computed, instead of taking that of zonal_plan_set_step; NULL goes back to the latter. For
+ * CUDA graphs, whose replays would otherwise draw the directions of the capture each time. The word
+ * must stay as long as executions use it. Without effect on the CPU. */
 ZONAL_API void zonal_plan_set_device_step(zonal_plan *plan, const uint32_t *step);
 
 typedef struct zonal_plan_info {
@@ -243,7 +244,7 @@ typedef struct zonal_plan_info {
 } zonal_plan_info;
 #define ZONAL_PLAN_INFO_INIT ZONAL_SIZED_INIT(zonal_plan_info)
 
-/* Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+/* Fails only for NULL and a wrong size: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_plan_info_get(const zonal_plan *plan, zonal_plan_info *info);
 /* What zonal_plan_create would make of these arguments, without making it. "batch" is that of all
  * ranks together: the options' communicator is not called, and info->rows is the batch. */
@@ -361,7 +362,7 @@ typedef struct zonal_objective_info {
 ZONAL_API ZONAL_MUST_USE zonal_status zonal_objective_describe(
     const zonal_objective_options *options, int64_t views, int64_t global_views, int64_t batch,
     int64_t dim, zonal_objective_info *info);
-/* The same of one that is made. Fails for NULL and a wrong size alone: ZONAL_ARGUMENT. */
+/* The same of one that is made. Fails only for NULL and a wrong size: ZONAL_ARGUMENT. */
 ZONAL_API zonal_status zonal_objective_info_get(const zonal_objective *objective,
                                                 zonal_objective_info *info);
 

@@ -121,8 +121,8 @@ static inline zonal_status zonal_mpi_broadcast(void *context, void *block, int64
 }
 
 /* sum[i] = that of "ranks" blocks of so many numbers each, one after another in "block". */
-static inline void zonal_mpi_add(const void *block, int ranks, int64_t count,
-                                 zonal_reduce_type type, void *sum) {
+static inline void zonal_mpi_add(const void *block, int ranks, int64_t count, zonal_reduce type,
+                                 void *sum) {
     for (int64_t i = 0; i < count; i++) {
         double total = 0;
         for (int r = 0; r < ranks; r++)
@@ -137,7 +137,7 @@ static inline void zonal_mpi_add(const void *block, int ranks, int64_t count,
 
 /* Few numbers: everybody gets everything, which takes one message's time. */
 static inline zonal_status zonal_mpi_reduce_small(zonal_mpi *mpi, void *number, int64_t count,
-                                                  int size, zonal_reduce_type type) {
+                                                  int size, zonal_reduce type) {
     MPI_Request request;
     zonal_status status;
     int bytes = (int)count * size;
@@ -150,7 +150,7 @@ static inline zonal_status zonal_mpi_reduce_small(zonal_mpi *mpi, void *number, 
 
 /* Many: each rank adds up a share of them, and then sends it to all. */
 static inline zonal_status zonal_mpi_reduce_shares(zonal_mpi *mpi, void *number, int64_t count,
-                                                   int size, zonal_reduce_type type) {
+                                                   int size, zonal_reduce type) {
     int64_t each = (count + mpi->ranks - 1) / mpi->ranks, own;
     MPI_Request request;
     zonal_status status;
@@ -177,7 +177,7 @@ static inline zonal_status zonal_mpi_reduce_shares(zonal_mpi *mpi, void *number,
 }
 
 static inline zonal_status zonal_mpi_all_reduce(void *context, void *number, int64_t count,
-                                                zonal_reduce_type type, void *stream) {
+                                                zonal_reduce type, void *stream) {
     zonal_mpi *mpi = (zonal_mpi *)context;
     int size = type == ZONAL_REDUCE_FP32 ? (int)sizeof(float) : (int)sizeof(double);
     char *at = (char *)number;

@@ -20,8 +20,8 @@
  *     induced     the kernel behind SUSReg, s^2 = d
  *     heat-t      heat at a t of the caller's
  *
- * rayleigh and bingham are linear in n; the rest look at all pairs, and are skipped (and said to
- * be) beyond pair_limit rows. For t below .7 log(d)/d the limit distribution's tail is wrong by an
+ * rayleigh and bingham are linear in n; the rest look at all pairs, and are skipped, with a note,
+ * beyond pair_limit rows. For t below .7 log(d)/d the limit distribution's tail is wrong by an
  * order of magnitude: such a test gets a Monte Carlo p-value or none.
  *
  * The effective rank is that of the matrix of unit rows, mean included (Roy and Vetterli 2007;

@@ -38,7 +38,7 @@ static const zonal__cli_part commands[] = {
     {"metrics", "the metrics of a run: a summary, CSV or JSON", zonal__cli_metrics, NULL},
     {"report", "runs side by side on one page: tables, curves, images", zonal__cli_report, NULL},
     {"reproduce", "the paper's tables and figures", zonal__cli_reproduce, NULL},
-    {"devices", "what can compute here: the processor and its GPUs", zonal__cli_devices, NULL},
+    {"devices", "the processor and the GPUs that can compute here", zonal__cli_devices, NULL},
     {"bench", "how long losses and training take, also in PyTorch", zonal__cli_bench,
      zonal__bench_parts},
     {0}};

@@ -172,8 +172,8 @@ zonal_status zonal__hdf5_lookup(zonal__hdf5 *file, const char *name, uint64_t *a
     if (s.found == ZONAL__HDF5_NOWHERE && s.dense)
         return zonal__hdf5_refused(file, "/", "links in a heap of their own");
     if (s.found == ZONAL__HDF5_NOWHERE)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s has no dataset \"%s\"; what it has is: %s", file->path,
-                          name, file->names[0] ? file->names : "nothing");
+        return ZONAL_FAIL(ZONAL_FORMAT, "%s has no dataset \"%s\"; it has: %s", file->path, name,
+                          file->names[0] ? file->names : "nothing");
     *address = s.found;
     return ZONAL_OK;
 }

@@ -314,7 +314,7 @@ static void set_defaults(zonal__loader *l) {
     if (o->ahead <= 0) o->ahead = 3;
     o->max_side = zonal__loader_max_side(o);
     l->element = o->dtype == ZONAL_DTYPE_BF16 ? 2 : 4;
-    l->table = zonal__training_cpu()->views;
+    l->table = zonal__training_host()->views;
     l->filling = l->next = o->first_step;
     l->own = zonal__share_count(&o->share, o->batch);
     find_sizes(l);

@@ -42,8 +42,8 @@ typedef struct zonal__source_settings {
          .least = 0,                                                                               \
          .most = 32768,                                                                            \
          .metavar = "PIXELS",                                                                      \
-         .help = "JPEG: decode at a half, a quarter or an eighth as long as both sides are at "    \
-                 "least this long; 0: full size"},                                                 \
+         .help = "JPEG: decode at 1/2, 1/4 or 1/8 of the size if both sides stay at least "        \
+                 "this long; 0: full size"},                                                       \
         {.name = "max-corrupt",                                                                    \
          .type = ZONAL__OPTION_DOUBLE,                                                             \
          .target = offsetof(settings_type, member.max_corrupt),                                    \

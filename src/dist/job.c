@@ -34,7 +34,7 @@ int zonal__job_option(int i, zonal__option *entry) {
          .words = launchers,
          .initial = "auto",
          .rules = ZONAL__OPTION_LINE,
-         .help = "what has started the ranks of this job; none: work alone, whatever it was"},
+         .help = "what started the ranks of this job; none: each process works alone"},
         {.name = "rank-timeout",
          .type = ZONAL__OPTION_DOUBLE,
          AT(timeout),

@@ -95,8 +95,8 @@ static zonal_status load(functions *f) {
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         ZONAL_TRY(zonal__shared_library_function(&library, handle, list[i].name, list[i].out));
     if (f->version(&version) != SUCCESS || version < OLDEST)
-        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "NCCL has version %d, and 2.18 is needed: %s", version,
-                          library.remedy);
+        return ZONAL_FAIL(ZONAL_UNSUPPORTED, "NCCL has version %d, but 2.18 or later is needed: %s",
+                          version, library.remedy);
     return ZONAL_OK;
 }
 
@@ -162,7 +162,7 @@ static void leave(const zonal__nccl *nccl, int before) {
     nccl->device->backend->runtime->leave(before);
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     zonal__nccl *nccl = context;
     zonal_status status;

@@ -327,7 +327,7 @@ static zonal_status take_turn(tcp_transport *t, turn *own) {
 
 /* ---- the collectives ------------------------------------------------------------------------- */
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     tcp_transport *t = context;
     char *at = number;

@@ -245,7 +245,7 @@ static zonal_status come_to_first(const zonal__launch *launch, double seconds, i
                           launch->rank, launch->rendezvous, seconds);
     return ZONAL_FAIL(
         ZONAL_IO,
-        "rank %d got no answer of rank 0 at %s, port %d, in %g s: has it been started, "
+        "rank %d got no answer from rank 0 at %s, port %d, in %g s: has it been started, "
         "and can the port be reached (MASTER_ADDR, MASTER_PORT)?",
         launch->rank, launch->host, launch->port, seconds);
 }
@@ -398,7 +398,7 @@ static zonal_status wait_for_all(lobby *l, double seconds) {
     if (l->come == l->launch->ranks - 1) return ZONAL_OK;
     while (l->socket[missing] >= 0) missing++;
     return ZONAL_FAIL(ZONAL_IO,
-                      "only %d of %d ranks have come to rank 0 in %g s; the first that is missing "
+                      "only %d of %d ranks have joined rank 0 within %g s; the first one missing "
                       "is rank %d: has it been started?",
                       l->come + 1, l->launch->ranks, seconds, missing);
 }
@@ -409,7 +409,7 @@ static zonal_status dismiss(const zonal__launch *launch, zonal_status status, in
     for (int r = 1; r < launch->ranks; r++) {
         if (socket[r] < 0) continue;
         if (status == ZONAL_OK && zonal__tcp_send(socket[r], &yes, sizeof yes, 5) != 0)
-            status = ZONAL_FAIL(ZONAL_IO, "rank %d has gone away while the others came", r);
+            status = ZONAL_FAIL(ZONAL_IO, "rank %d left before all ranks had joined", r);
         else if (status != ZONAL_OK) {
             refuse(socket[r], zonal_last_error()->message);
             socket[r] = -1;

@@ -93,16 +93,16 @@ static void set_direction(search *s) {
  * found. Near the minimum values differ by rounding alone, which the descent is allowed. */
 static int find_step(search *s) {
     int64_t n = s->problem->n;
-    double slope = dot(n, s->here.gradient, s->direction), low = 0, high = INFINITY;
+    double derivative = dot(n, s->here.gradient, s->direction), low = 0, high = INFINITY;
     double slack = 8 * DBL_EPSILON * fabs(s->here.value);
     double step = s->pairs ? 1 : 1 / sqrt(dot(n, s->direction, s->direction));
-    if (!(slope < 0)) return 0;
+    if (!(derivative < 0)) return 0;
     for (int trial = 0; trial < TRIALS; trial++) {
         combine(n, s->here.x, step, s->direction, s->there.x);
         evaluate(s, &s->there);
-        if (!(s->there.value <= s->here.value + DESCENT * step * slope + slack))
+        if (!(s->there.value <= s->here.value + DESCENT * step * derivative + slack))
             high = step;
-        else if (!(dot(n, s->there.gradient, s->direction) >= CURVATURE * slope))
+        else if (!(dot(n, s->there.gradient, s->direction) >= CURVATURE * derivative))
             low = step;
         else
             return 1;

@@ -131,7 +131,7 @@ static zonal_status init(const zonal__probe_options *options, const zonal__label
     memset(s, 0, sizeof *s);
     ZONAL_TRY(check(options, train));
     s->options = options;
-    s->table = zonal__training_cpu()->softmax;
+    s->table = zonal__training_host()->softmax;
     s->rows = train->count;
     s->parameter_count = options->classes * (options->dim + 1);
     s->l2 = options->l2_count ? options->l2 : usual_l2;
@@ -206,8 +206,9 @@ static zonal_status fit(session *s, int64_t first, double l2, double looseness,
     if (!end->converged)
         zonal__log(
             "the probe with l2 = %g stopped after %d iterations at a gradient of %.2g, above "
-            "the tolerance %g; standardise the features, or allow more iterations",
-            l2, end->iterations, end->gradient, s->tolerance);
+            "the tolerance %g, and is used as it is; %s converges sooner",
+            l2, end->iterations, end->gradient, s->tolerance,
+            s->options->standardise ? "a larger l2" : "a probe of standardised features");
     s->fit++;
     return ZONAL_OK;
 }
@@ -314,7 +315,7 @@ zonal_status zonal__probe_test(const zonal__probe *probe, const zonal__labelled 
                                zonal__scores *scores) {
     zonal__softmax_spec spec = {
         .dim = probe->dim, .classes = probe->classes, .threads = probe->threads};
-    const zonal__softmax_table *table = zonal__training_cpu()->softmax;
+    const zonal__softmax_table *table = zonal__training_host()->softmax;
     zonal__softmax *softmax;
     memset(scores, 0, sizeof *scores);
     ZONAL_TRY(zonal__labelled_check(test, probe->dim, probe->classes, "the test set"));

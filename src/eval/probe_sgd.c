@@ -54,7 +54,7 @@ zonal_status zonal__probe_sgd_create(const zonal__probe_sgd_options *options,
     sgd->options = *options;
     if (options->momentum == 0) sgd->options.momentum = .9;
     sgd->schedule = schedule;
-    sgd->table = zonal__training_cpu()->softmax;
+    sgd->table = zonal__training_host()->softmax;
     ZONAL_TRY_GOTO(status, failed, allocate(sgd));
     *out = sgd;
     return ZONAL_OK;

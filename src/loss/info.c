@@ -116,13 +116,12 @@ static zonal_status choose(lister *list, const char *name, int wants_text, prope
         names[i] = out->name;
         if (strcmp(out->name, name) != 0) continue;
         if (is_text == wants_text) return ZONAL_OK;
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a %s; ask for it by the function for those", name,
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a %s; call the function for those", name,
                           is_text ? "text" : "number");
     }
     near = zonal__text_nearest(name, names);
-    return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "nothing is known by the name \"%.60s\"; did you mean \"%s\"?", name,
-                      near ? near : names[0]);
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "there is nothing called \"%.60s\"; did you mean \"%s\"?",
+                      name, near ? near : names[0]);
 }
 
 static double number_at(const void *info, const property *p) {

@@ -192,7 +192,7 @@ int zonal__loss_option(int i, zonal__option *entry) {
         {.name = "raw",
          .type = ZONAL__OPTION_FLAG,
          IN_LOSS(raw_value),
-         .help = "do not divide by the norm, which makes the value 1 at collapse"},
+         .help = "the value before its division by the norm, which makes it 1 at collapse"},
         {.name = "unit",
          .type = ZONAL__OPTION_FLAG,
          IN_LOSS(unit_rows),
@@ -234,7 +234,7 @@ int zonal__loss_option(int i, zonal__option *entry) {
          .initial = "0",
          .least = 0,
          .most = 4096,
-         .help = "threads to use; 0: all there are"}};
+         .help = "threads to use; 0: one for each processor"}};
     return ENTRY_OF(list, i, entry);
 }
 
@@ -426,8 +426,8 @@ static zonal_status set_one(const zonal__option *table, const char *name, const 
     ZONAL_TRY(zonal__option_find(table, name, &entry));
     if (entry.target >= size)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "%s came after the version that the program was built with; build it "
-                          "with the headers of zonal %s",
+                          "%s is newer than the headers that the program was built with; build it "
+                          "with those of zonal %s",
                           entry.name, zonal_version());
     if ((unsigned)loss->discrepancy > ZONAL_DISCREPANCY_SIGREG ||
         !zonal__family_of(loss->kernel.family))

@@ -135,8 +135,9 @@ static zonal_status check_dtype(const zonal_loss_options *options, const zonal__
 static zonal_status open_device(const zonal_loss_options *options, const zonal__device **device) {
     char known[64];
     if (!memchr(options->device, 0, sizeof options->device))
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the device's name has no end; fill the options by "
-                                          "zonal_loss_defaults first");
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "the device's name is not terminated; fill the options by "
+                          "zonal_loss_defaults first");
     ZONAL_TRY(zonal__device_open(options->device, device));
     if (!((*device)->backend->precisions & 1u << options->precision)) {
         list_words((*device)->backend->precisions, zonal__precision_words, known);

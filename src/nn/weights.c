@@ -149,8 +149,8 @@ static zonal_status check_values(const zonal__safetensors *file, const zonal__sa
     for (int64_t i = 0; i < tensor->count; i++)
         if (!isfinite(values[i]))
             return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "the tensor \"%s\" of %s holds the value %g: such weights compute "
-                              "nothing; use an earlier checkpoint",
+                              "the tensor \"%s\" of %s holds the value %g: a network cannot work "
+                              "with that; use an earlier checkpoint",
                               tensor->name, file->path, (double)values[i]);
     return ZONAL_OK;
 }

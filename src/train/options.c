@@ -140,8 +140,8 @@ const zonal__option zonal__train_table[] = {
          "folders: only these classes, one name per line, in this order"),
     WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as in the images"),
     WHOLE("min-side", source.min_side, "0", 0, 32768,
-          "JPEG: decode at a half, a quarter or an eighth as long as both sides are at least this "
-          "long; 0: full size"),
+          "JPEG: decode at 1/2, 1/4 or 1/8 of the size if both sides stay at least this long; 0: "
+          "full size"),
     WHOLE(
         "max-side", max_side, "0", 0, 32768,
         "images with a longer side are shrunk to it when they are read; 0: 512, or twice the side "
@@ -180,7 +180,7 @@ const zonal__option zonal__train_table[] = {
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
     SHARE("view-flip", view.flip, NULL, "byol: probability of a horizontal flip; 0.5 unless given"),
     FLAG("view-flip-alternate", view.flip_alternates, NULL,
-         "byol: flip in every other epoch instead, beginning with the draw of the first"),
+         "byol: draw the flip of an image in the first epoch only, and alternate it by epoch"),
     SHARE("view-jitter", view.jitter, NULL, "byol: probability of colour jitter; 0.8"),
     NUMBER("view-brightness", view.brightness, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
     NUMBER("view-contrast", view.contrast, NULL, 0, INFINITY, 0, "byol: strength; 0.4"),
@@ -268,12 +268,12 @@ const zonal__option zonal__train_table[] = {
          "CUDA: what decodes the JPEG files of a folder: libjpeg, or the GPU's decoders, which are "
          "faster and do not notice damage within a file"),
     FLAG("graph", graph, "yes", "CUDA: replay a step as one graph"),
-    FLAG(
-        "fold-norms", fold_norms, "no",
-        "CUDA, bf16: batch norms in the 1 x 1 products before them; faster, but not tried in whole "
-        "runs yet"),
+    FLAG("fold-norms", fold_norms, "no",
+         "CUDA, bf16: fold batch norms into the 1 x 1 convolutions before them; faster, but not "
+         "tried in whole "
+         "runs yet"),
     FLAG("sync-norm", sync_norm, "yes",
-         "several ranks: batch norms see the images of all of them, as those of one rank do"),
+         "several ranks: batch norms use the images of all ranks, as on one rank"),
     NUMBER("bucket-size", bucket_size, "25", 0.001, 4096, 0,
            "several ranks: MiB of gradients that are added up at a time"),
     WHOLE("seed", seed, "0", 0, INFINITY, "seed of weights, order, views and sliced losses"),
@@ -311,7 +311,7 @@ const zonal__option zonal__train_table[] = {
      .most = 1e6,
      .rules = LINE,
      .help =
-         "how often a launcher may start this command again; with --out RUN it then goes on from "
+         "how often a launcher may start this command again; with --out RUN it then continues from "
          "that run's last checkpoint"},
     {.name = "the ranks", .type = ZONAL__OPTION_TABLE, AT(job), .table = zonal__job_option},
     {.name = "quiet",

@@ -289,14 +289,14 @@ static zonal_status fill_schedule(zonal__training *t) {
 static zonal_status check_batch(const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
     if (s->batch < 2)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--batch must be at least 2, got %lld: uniformity is a "
-                          "matter between images",
-                          (long long)s->batch);
+        return ZONAL_FAIL(
+            ZONAL_ARGUMENT,
+            "--batch must be at least 2, got %lld: uniformity compares images with each other",
+            (long long)s->batch);
     if (s->batch > t->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--batch %lld is more than the %lld image%s of the %s part of %s; "
-                          "lower it, or train on more (--split all, --val-share, --test-share)",
+                          "--batch %lld is more than the %lld image%s in the %s split of %s; lower "
+                          "it, or train on more (--split all, --val-share, --test-share)",
                           (long long)s->batch, (long long)t->source->count,
                           zonal__text_plural(t->source->count), zonal__split_words[s->split],
                           t->source->path);

@@ -12,8 +12,8 @@
  *     zonal__training_close(&training);
  *
  * What is "auto" is settled by open: by the images, the device and the method. The settings then
- * hold the choices, and a configuration that is written afterwards (zonal__config_dump of
- * training.options) names them; so one read from a run folder has nothing left to settle.
+ * hold what was decided, and so does a configuration that is written afterwards
+ * (zonal__config_dump of training.options): one read from a run folder has nothing left to settle.
  */
 #ifndef ZONAL_TRAIN_TRAINING_H
 #define ZONAL_TRAIN_TRAINING_H

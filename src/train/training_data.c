@@ -233,7 +233,7 @@ static zonal_status explain_eval(const zonal__training *t, zonal_status status) 
     zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
     if (status != ZONAL_ARGUMENT) return status;
     return ZONAL_FAIL(status,
-                      "%.700s; evaluation during training wants it: give --eval-split %s, "
+                      "%.700s; evaluation during training needs that split: give --eval-split %s, "
                       "or --eval none",
                       inner.message,
                       t->settings.eval_split == ZONAL__EVAL_ON_TEST ? "val" : "test");
@@ -317,7 +317,7 @@ zonal_status zonal__training_check_place(const zonal__training *t, const char *r
     const char *path = t->settings.data;
     if (!path || strncmp(path, "textures:", 9) == 0 || access(path, F_OK) == 0) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
-                      "cannot read the images of %.200s: %s; they were at %.300s; where they have "
+                      "cannot read the images of %.200s: %s; they were at %.300s; if they have "
                       "been moved, give --data PATH",
                       run, strerror(errno), path);
 }

@@ -338,10 +338,10 @@ static zonal_status name_checkpoint(zonal__training_work *w, zonal_status status
         snprintf(folder.path, sizeof folder.path, "%s", w->run);
         if (zonal__run_folder_latest(&folder, latest) != ZONAL_OK)
             return ZONAL_FAIL(status, "%.400s; the run is %.250s", inner.message, w->run);
-        return ZONAL_FAIL(status,
-                          "%.300s; the last checkpoint is %.250s: zonal train --resume %.150s goes "
-                          "on from it",
-                          inner.message, latest, w->run);
+        return ZONAL_FAIL(
+            status,
+            "%.300s; the last checkpoint is %.250s: zonal train --resume %.150s continues from it",
+            inner.message, latest, w->run);
     }
     if (status != ZONAL_NUMERIC) return status;
     return ZONAL_FAIL(status, "%.400s; the last checkpoint of %.400s is intact", inner.message,

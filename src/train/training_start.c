@@ -195,7 +195,7 @@ static void open_curves(zonal__training_work *w) {
                               &w->folder.events) == ZONAL_OK)
         return;
     snprintf(sentence, sizeof sentence,
-             "no curves for TensorBoard: %s; the run goes on without them, and --no-tensorboard "
+             "no curves for TensorBoard: %s; the run continues without them, and --no-tensorboard "
              "leaves them out",
              zonal_last_error()->message);
     ZONAL__TELL(w, warned, sentence);

@@ -155,12 +155,12 @@ static zonal_status find(const zonal_uniformity *report, const char *name, int w
         names[i] = p->name;
         if (strcmp(p->name, name) != 0) continue;
         if ((p->text != NULL) == wants_text) return ZONAL_OK;
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a %s; ask for it by the function for those", name,
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is a %s; call the function for those", name,
                           p->text ? "text" : "number");
     }
     near = zonal__text_nearest(name, names);
     return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "the report has nothing by the name \"%.60s\"; did you mean \"%s\"?", name,
+                      "the report has nothing called \"%.60s\"; did you mean \"%s\"?", name,
                       near ? near : names[0]);
 }
 

@@ -35,7 +35,7 @@ static zonal_status put(void *device, const void *host, int64_t bytes) {
     return bytes > 0 ? zonal__device_write(gpu_device(), device, host, (size_t)bytes) : ZONAL_OK;
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     const zonal_communicator *inner = ((detour *)context)->inner;
     int64_t bytes = count * (type == ZONAL_REDUCE_FP32 ? 4 : 8);

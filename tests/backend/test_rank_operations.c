@@ -102,7 +102,7 @@ static zonal_status touch(void *device, int64_t bytes) {
     return status ? status : zonal__device_write(fake_open(), device, room, (size_t)bytes);
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     (void)context, (void)stream;
     return touch(number, count * (type == ZONAL_REDUCE_FP32 ? 4 : 8));

@@ -62,6 +62,8 @@ refused "PNG in cli" "src/data only" src/cli/a.c '#include <png.h>'
 refused "CUDA asked for in data" "src/backend only" src/data/a.c '#ifdef ZONAL_HAVE_CUDA' '#endif'
 refused "a backend by name in loss" "take a device" src/loss/a.c 'int x = zonal__backend_cpu () != 0;'
 refused "layers of CUDA by name in train" "take a device" src/train/a.c 'void *t = zonal__nn_cuda();'
+refused "the tables of CUDA by name in train" "take a device" \
+    src/train/a.c 'void *t = zonal__training_cuda();'
 refused "data knows cli" "data may not know cli" src/data/a.c '#include "cli/common/cli.h"'
 refused "report knows cli" "report may not know cli" src/report/a.c '#include "cli/common/cli.h"'
 refused "report knows reproduce" "report may not know reproduce" \

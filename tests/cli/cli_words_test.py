@@ -2,6 +2,7 @@
 """What the program says: lines of at most 80 columns, names that cannot write to the terminal,
 numbers at the ends of their range, sentences for what people do wrong, one of each remark. The
 commands train and eval are tested by others. ZONAL_PROGRAM is the program to test."""
+import glob
 import json
 import math
 import os
@@ -12,12 +13,6 @@ import subprocess
 import unicodedata
 
 from harness import PROGRAM, SOURCE, case, refused, report, run, run_tests
-
-COMMANDS = ["loss", "test", "kernel", "variance", "sample", "data", "train", "eval", "embed"]
-COMMANDS += ["export", "metrics", "report", "reproduce", "bench"]
-PARTS = ["data textures", "data info", "data pack"]
-PARTS += ["bench loss", "bench train", "bench augment", "bench data"]
-
 
 def save(name, rows):
     """A .npy file of float64, without numpy."""
@@ -54,8 +49,14 @@ def textures(folder, family="disk", count=2):
     return done.returncode == 0  # not in a build without libpng
 
 
+def list_commands():
+    """ "", "loss" ... "bench data" """
+    return run("man", "--list").stdout.split("\n")[:-1]
+
+
 def test_width():
-    for command in ["", *COMMANDS, *PARTS]:
+    report(len(list_commands()) > 20, "width: the program lists its commands", list_commands())
+    for command in list_commands():
         done = run(*command.split(), "--help")
         wide = too_wide(done.stdout)
         report(done.returncode == 0 and not wide, f"width: zonal {command} --help", wide)
@@ -103,6 +104,34 @@ def small(words):
     if words[0] == "reproduce":
         words[1] = "figure-kernels"
     return words + more.get(words[0], [])
+
+
+# ---- options in the documents --------------------------------------------------------------------
+
+# Of mpirun, srun, torchrun, tensorboard, cmake, ctest, pkg-config, our scripts; and zonal --version.
+OTHERS = set(
+    "mca bind-to signal kill-on-bad-exit nproc-per-node max-restarts no-python logdir preset build test-dir "
+    "cflags libs version check part layers".split()
+)
+
+
+def options_in(text):
+    return set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", text))
+
+
+def test_documents():
+    known = set(OTHERS)
+    for command in list_commands():
+        for name in re.findall(r"^  --([\w-]+)", run(*command.split(), "--help").stdout, re.M):
+            known |= {name, "no-" + name}
+    pages = ["README.md", "NEWS.md", "docs/*.md", "results/*.md", "recipes/*.toml"]
+    files = [file for page in pages for file in sorted(glob.glob(os.path.join(SOURCE, page)))]
+    report(len(files) > 20 and len(known) > 200, "documents: there are pages and options", files)
+    for file in files:
+        with open(file, encoding="utf-8") as page:
+            unknown = options_in(page.read()) - known
+        report(not unknown, f"options named in {os.path.relpath(file, SOURCE)} exist", unknown)
+    report(options_in("`--wrong` and a--right, ---") == {"wrong"}, "documents: an option is found")
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -440,4 +469,4 @@ def test_wrong_uses():
         os.remove(name)
 
 
-run_tests(test_width, test_names, test_numbers, test_results, test_metrics, test_wrong_uses)
+run_tests(test_width, test_documents, test_names, test_numbers, test_results, test_metrics, test_wrong_uses)

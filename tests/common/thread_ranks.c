@@ -33,13 +33,13 @@ static void leave(rank *own) {
     pthread_barrier_wait(&own->meeting->barrier);
 }
 
-static double element(const void *block, int64_t i, zonal_reduce_type type) {
+static double element(const void *block, int64_t i, zonal_reduce type) {
     return type == ZONAL_REDUCE_FP32 ? (double)((const float *)block)[i]
                                      : ((const double *)block)[i];
 }
 
 /* Piece by piece, so that the sum needs no memory that could fail to be had. */
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     enum { PIECE = 256 };
     rank *own = context;

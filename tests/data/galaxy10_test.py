@@ -90,9 +90,9 @@ def galaxy10_refused(folder):
         return change
 
     refused(changed(without("images")), "FORMAT",
-            'has no dataset "images"; what it has is: ans, ra')
+            'has no dataset "images"; it has: ans, ra')
     refused(changed(without("ans")), "FORMAT", 'has no dataset "ans"')
-    refused(changed(without("images", "ans", "ra")), "FORMAT", "what it has is: nothing")
+    refused(changed(without("images", "ans", "ra")), "FORMAT", "it has: nothing")
     refused(changed(instead("images", lambda i, l: i[..., 0])), "FORMAT",
             "has 3 dimensions, but 4 are expected; store it as [n][height][width][3]")
     for kind in ("f4", "u2", "i1", "S1"):

@@ -426,7 +426,7 @@ static void test_links(void) {
     check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 ", "a b ");
     CHECK_TEXT(log_text, "");
     link_to("../../set", "set/a/up");
-    check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 ", "a b "); /* one is put up with */
+    check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 ", "a b "); /* one is accepted */
     CHECK_MSG(strstr(log_text, "set/a/up is a link to a folder that it lies in") != NULL,
               "the log: %s", log_text);
     link_to("self.png", "set/a/self.png");

@@ -1,8 +1,8 @@
 /*
  * Images of 1024 pixels give the same views wherever they lie: on the host, in a streamed batch and
  * resident. Host, streamed and resident images go through the functions that the device's feed uses
- * (data/feed.c), with ordinary memory in the place of the device's; tests/test_cuda_feed.c compares
- * with the views of a GPU.
+ * (data/feed.c), with ordinary memory in the place of the device's; tests/data/test_cuda_feed.c
+ * compares with the views of a GPU.
  */
 #include <stdlib.h>
 

@@ -75,7 +75,7 @@ typedef struct looks {
     double mean;         /* of 0 to 1 */
     double black, white; /* shares of the pixels */
     double dark, light;  /* shares below 1/4 and above 3/4 */
-    double slope;        /* mean difference between neighbours in a row, 0 to 1 */
+    double difference;   /* mean difference between neighbours in a row, 0 to 1 */
 } looks;
 
 enum { SAMPLES = 24 };
@@ -96,7 +96,7 @@ static looks look_at(zonal__texture_family family, double *furthest) {
             all.white += p == 255;
             all.dark += p < 64;
             all.light += p > 191;
-            all.slope += abs(p - left) / 255.0;
+            all.difference += abs(p - left) / 255.0;
         }
         all.mean += sum;
         pixels += (double)area(&image);
@@ -109,10 +109,10 @@ static looks look_at(zonal__texture_family family, double *furthest) {
     all.white /= pixels;
     all.dark /= pixels;
     all.light /= pixels;
-    all.slope /= pixels;
-    printf("# %s: mean %.3f, black %.4f, white %.4f, dark %.3f, light %.3f, slope %.4f\n",
+    all.difference /= pixels;
+    printf("# %s: mean %.3f, black %.4f, white %.4f, dark %.3f, light %.3f, difference %.4f\n",
            zonal__texture_name(family), all.mean, all.black, all.white, all.dark, all.light,
-           all.slope);
+           all.difference);
     return all;
 }
 
@@ -145,7 +145,7 @@ static void test_cloud_looks(void) {
     CHECK_CLOSE(furthest, 0.5, 0.02);
     CHECK(all.black + all.white >= 0.01 && all.black + all.white < 0.02);
     CHECK(all.dark > 0.1 && all.light > 0.1);
-    CHECK(all.slope < 4 / 256.0);
+    CHECK(all.difference < 4 / 256.0);
 }
 
 /* Brownian motion: the variance of differences is proportional to the distance, so from 4 pixels to

@@ -178,15 +178,15 @@ def _():
     port = launcher.free_port()
     jobs = [start_first(3, port)]
     jobs.append(by_hand(1, 3, "--rank-timeout", "2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
-    one_line(jobs[0], "only 2 of 3 ranks have come to rank 0 in 3 s; the first that is missing is rank 2")
-    one_line(jobs[1], "the first that is missing is rank 2")
+    one_line(jobs[0], "only 2 of 3 ranks have joined rank 0 within 3 s; the first one missing is rank 2")
+    one_line(jobs[1], "the first one missing is rank 2")
 
 
 @case("no rank 0: the sentence has its address")
 def _():
     port = launcher.free_port()
     one_line(by_hand(1, 2, "--rank-timeout", "0.5", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)),
-             f"rank 1 got no answer of rank 0 at 127.0.0.1, port {port}, in 2.5 s")
+             f"rank 1 got no answer from rank 0 at 127.0.0.1, port {port}, in 2.5 s")
 
 
 @case("a rank of another run, of another size, and a second rank 1 are refused")
@@ -245,7 +245,7 @@ def _():
             thread.start()
             job = by_hand(1, 2, "--rank-timeout", "0.5", MASTER_ADDR="127.0.0.1",
                           MASTER_PORT=str(server.getsockname()[1]))
-            one_line(job, "got no answer of rank 0")
+            one_line(job, "got no answer from rank 0")
         thread.join()
 
 

@@ -21,7 +21,7 @@ static int count(char letter) {
 static void test_old(void) {
     setenv("FAKE_NCCL", "old", 1);
     CHECK_FAILS(zonal__nccl_available(nccl_device()), ZONAL_UNSUPPORTED,
-                "NCCL has version 21003, and 2.18 is needed");
+                "NCCL has version 21003, but 2.18 or later is needed");
     unsetenv("FAKE_NCCL");
     CHECK_OK(zonal__nccl_available(nccl_device()));
     CHECK_FAILS(zonal__nccl_available(zonal__device_cpu()), ZONAL_UNSUPPORTED, "has no NCCL");

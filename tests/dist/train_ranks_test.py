@@ -152,7 +152,7 @@ def hurt(name, ranks, sent, draw):
     job.wait(5)
     said = own(job.text())
     assert len(said) == 1 and f"rank {rank}" in said[0], f"rank {rank}:\n{job.text()}"
-    checkpoint = re.search(r"the last checkpoint is (\S+): zonal train --resume (\S+) goes on", said[0])
+    checkpoint = re.search(r"the last checkpoint is (\S+): zonal train --resume (\S+) continues", said[0])
     assert checkpoint and checkpoint[2] == name and os.path.exists(checkpoint[1]), said[0]
     assert all(p.returncode != 0 for p in job.processes)
     step = int(re.search(r"step-(\d+)", checkpoint[1])[1])

@@ -88,6 +88,62 @@ for page in PAGES:
 report(sum(read(p).count("](") for p in PAGES) > 20, "there are links")
 report(sum(read(p).count("```math") for p in PAGES) >= 8, "there are formulas")
 
+# Words that the glossary has replaced, but for those that also mean something else: a part, a frame, an
+# order. The slope of a regression line, in the backward pass of batch norms, is one.
+OTHER_MEANINGS = set("part frame deviation head norm choosing worker node world order".split())
+SLOPES = ("src/backend/cuda/training/nn_",)
+
+
+def replaced_words():
+    """The words of the glossary's last column."""
+    rows = re.findall(r"^\| .* \| .* \| (.+) \|$", read(os.path.join(DOCS, "glossary.md")), re.M)
+    words = {word for row in rows[1:] for word in row.split(", ")}
+    return {word for word in words - OTHER_MEANINGS if re.fullmatch("[a-z]+", word)}
+
+
+def stale_words(text, words):
+    return re.findall(r"\b(?:%s)s?\b" % "|".join(sorted(words)), text.lower())
+
+
+def check_words():
+    words = replaced_words()
+    wanted = {"picture", "law", "choices", "slope", "residence", "meter", "meters"}
+    report(wanted <= words, "words: the glossary names those that were replaced", wanted - words)
+    files = [page for page in PAGES if not page.endswith("glossary.md")]
+    for folder in ("include", "src", "recipes", "examples"):
+        for place, _, names in os.walk(os.path.join(SOURCE, folder)):
+            files += [os.path.join(place, name) for name in names]
+    found = []
+    for file in files:
+        name = os.path.relpath(file, SOURCE)
+        stale = stale_words(name + " " + read(file), words - ({"slope"} if name.startswith(SLOPES) else set()))
+        found += [f"{name}: {word}" for word in stale]
+    report(len(files) > 500 and not found, "words: none that the glossary has replaced", found)
+    for text in ("Pictures of cats", "the residence", "a law of", "its slope"):
+        report(stale_words(text, words), f"a replaced word is found: {text!r}")
+    for text in ("diameter", "lawful", "telescope", "parameters"):
+        report(not stale_words(text, words), f"what is no such word passes: {text!r}")
+
+
+check_words()
+
+
+def strange_enumerators(header):
+    """Those without their type's name before them."""
+    for name, body in re.findall(r"typedef enum (\w+) \{(.*?)\}", header, re.S):
+        yield from (e for e in re.findall(r"\b(ZONAL_\w+)\s*=", body) if not e.startswith(name.upper() + "_"))
+
+
+def check_headers():
+    folder = os.path.join(SOURCE, "include/zonal")
+    text = "".join(read(os.path.join(folder, name)) for name in os.listdir(folder))
+    strange = list(strange_enumerators(text))
+    report(text.count("typedef enum") > 9 and not strange, "headers: enumerators have their type's prefix", strange)
+    planted = "typedef enum zonal_colour { ZONAL_COLOUR_RED = 0, ZONAL_BLUE = 1 } zonal_colour;"
+    report(list(strange_enumerators(planted)) == ["ZONAL_BLUE"], "headers: one without it is found")
+
+
+check_headers()
 
 
 def struct_members(header, name):

@@ -395,7 +395,7 @@ def check_config():
 def test_embed():
     @case("embeddings: the index's columns")
     def _():
-        head = re.search(r"with\s+the\s+head\s+`([a-z,]+)`", PAGE).group(1)
+        head = re.search(r"with\s+the\s+header\s+`([a-z,]+)`", PAGE).group(1)
         make_images("photos", each=12)
         done("train", "photos", *TINY, "--eval", "none", "--out", "short")
         done("embed", "short", "--out", "E.npy", "--quiet")

@@ -87,7 +87,7 @@ static void test_older_setters(void) {
     CHECK_OK(zonal_loss_set(options, "estimator", "u"));
     CHECK(old.it.estimator == ZONAL_ESTIMATOR_U);
     CHECK_FAILS(zonal_loss_set(options, "threads", "2"), ZONAL_ARGUMENT,
-                "threads came after the version");
+                "threads is newer than the headers");
     CHECK(IS_GUARDED(old));
 }
 
@@ -316,7 +316,7 @@ static void test_lists(void) {
         CHECK(zonal_objective_option_help(objectives) != NULL);
         objectives++;
     }
-    CHECK_MSG(losses == 21 && objectives == losses + 4, "%d and %d", losses, objectives);
+    CHECK_MSG(losses > 20 && objectives == losses + 4, "%d and %d", losses, objectives);
     CHECK(!zonal_loss_option_name(-1) && !zonal_loss_option_help(losses) &&
           !zonal_objective_option_name(-1) && !zonal_objective_option_help(objectives));
 }
@@ -448,7 +448,7 @@ static void test_unsupported(void) {
             "slices serve susreg and sigreg alone");
     REFUSED("susreg", implementation, ZONAL_IMPLEMENTATION_PAIRS, ZONAL_ARGUMENT, "has no pairs");
     REFUSED("mmd-heat", discrepancy, (zonal_discrepancy)5, ZONAL_ARGUMENT, "no discrepancy 5");
-    REFUSED("mmd-heat", kernel.family, (zonal_family)6, ZONAL_ARGUMENT, "no kernel family 6");
+    REFUSED("mmd-heat", kernel.family, (zonal_family)77, ZONAL_ARGUMENT, "no kernel family 77");
     REFUSED("mmd-heat", kernel.parameter.power, 2, ZONAL_ARGUMENT, "to the power -1, 0 or 1");
 #undef REFUSED
     CHECK_OK(zonal_loss_defaults("mmd-heat", &o));

@@ -94,7 +94,7 @@ static void test_bad_options(void) {
     snprintf(changed.device, sizeof changed.device, "gpu");
     CHECK_FAILS(create(changed, 8, 8), bad, "there is no device gpu");
     memset(changed.device, 'x', sizeof changed.device);
-    CHECK_FAILS(create(changed, 8, 8), bad, "has no end");
+    CHECK_FAILS(create(changed, 8, 8), bad, "is not terminated");
     CHECK_FAILS(create(BUT("mmd-heat", implementation, (zonal_implementation)5), 8, 8), bad,
                 "implementation 5");
     for (int i = 0; zonal_method_name(i); i++) {

@@ -106,7 +106,7 @@ static zonal_status count_call(failing *f) {
     return f->calls++ == f->fail_at ? zonal_error_set(ZONAL_DEVICE, "the link is down") : ZONAL_OK;
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t count, zonal_reduce type,
                                void *stream) {
     failing *f = context;
     zonal_status status = count_call(f);

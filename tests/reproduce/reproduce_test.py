@@ -311,7 +311,7 @@ def test_stopped():
         wait_for(lambda: checkpoints("w"), process)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
-        assert process.returncode == 0 and "the same command goes on" in error, error
+        assert process.returncode == 0 and "the same command continues" in error, error
         assert checkpoints("w") and not records("w/records.jsonl")
 
     @case("--minutes: cut by the clock; a cell that fits into no sitting is begun all the same")

@@ -294,7 +294,7 @@ def test_images():
         assert last("run") == whole
 
     os.rename("photos", "moved")
-    refused_unchanged("images that are gone", 1, "photos; where they have been moved, give --data",
+    refused_unchanged("images that are gone", 1, "photos; if they have been moved, give --data",
                       "train", "--resume", "run")
     refused("a folder beside --resume", 2, "--data moved", "train", "moved", "--resume", "run")
 

@@ -206,6 +206,15 @@ def test_config():
         same = "/checkpoints/step-00000002.safetensors"
         assert tensors("b" + same) == tensors("c" + same)
 
+    @case("the loss is printed with its kernel's parameter, where it has a kernel")
+    def _():
+        for method, shown in (("kl-heat", "kl-heat, t = 2/d = 0.25, lambda 0.5,"),
+                              ("mmd-spectrum", "mmd-spectrum, 3 weights, lambda 0.05,"),
+                              ("sigreg", "sigreg, lambda 0.05, gain 1")):
+            more = ["--spectrum", "1,1,0.5"] if method == "mmd-spectrum" else []
+            done = train(*TEXTURES, "--method", method, *more, "--steps", 1, "--out", method)
+            assert f"\nloss      {shown}" in done.stdout, done.stdout + done.stderr
+
     clear()
 
 

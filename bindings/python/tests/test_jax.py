@@ -28,17 +28,17 @@ def band_2(z):
 class Losses(unittest.TestCase):
     def test_formula_and_its_gradient(self):
         value, gradient = jax.value_and_grad(lambda z: zonal.jax.mmd(z, "band", band=2))(Z)
-        want, slope = jax.value_and_grad(band_2)(jnp.asarray(Z))
+        want, want_gradient = jax.value_and_grad(band_2)(jnp.asarray(Z))
         np.testing.assert_allclose(value, want, rtol=1e-12)
-        np.testing.assert_allclose(gradient, slope, atol=1e-11 * np.abs(slope).max())
+        np.testing.assert_allclose(gradient, want_gradient, atol=1e-11 * np.abs(want_gradient).max())
 
     def test_differences(self):
         way = np.random.default_rng(1).standard_normal(Z.shape)
         for loss in (zonal.jax.mmd, zonal.jax.ksd, zonal.jax.kl):
-            slope = float(jnp.sum(jax.grad(loss)(Z) * way))
+            derivative = float(jnp.sum(jax.grad(loss)(Z) * way))
             h = 1e-5
             differences = float(loss(Z + h * way) - loss(Z - h * way)) / (2 * h)
-            self.assertAlmostEqual(slope / differences, 1, delta=1e-7)
+            self.assertAlmostEqual(derivative / differences, 1, delta=1e-7)
 
     def test_jit_vmap_and_chain_rule(self):
         eager = jax.grad(zonal.jax.mmd)(Z)

@@ -1,4 +1,4 @@
-"""Kernels against series and closed forms, the noise of slices against its laws."""
+"""Kernels against series and closed forms, the noise of slices against its known variance."""
 
 import json
 import math

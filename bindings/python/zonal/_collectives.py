@@ -16,7 +16,7 @@ import torch.distributed as dist
 from ._library import declare
 
 _DEVICE_FAILED = 40  # ZONAL_DEVICE
-_REDUCED = (torch.float64, torch.float32)  # by zonal_reduce_type
+_REDUCED = (torch.float64, torch.float32)  # by zonal_reduce
 _TYPES = {torch.float64: "<f8", torch.float32: "<f4", torch.uint8: "|u1"}
 
 _set_error = declare("zonal_error_set", [c_int, c_char_p], c_int, fallible=False)

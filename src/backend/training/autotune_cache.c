@@ -70,8 +70,8 @@ static char *next_line(char **rest) {
 
 static zonal_status not_a_cache(const char *path, int line) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s: line %d is not what an autotuning cache has there; remove the "
-                      "file, and they are measured again",
+                      "%s: line %d does not belong into an autotuning cache; remove the file, and "
+                      "the algorithms are measured again",
                       path, line);
 }
 
@@ -113,8 +113,8 @@ static zonal_status take_over(zonal__autotune_cache *cache, const zonal__autotun
     for (int i = 0; i < found->count; i++) count += find(cache, found->entry[i].key) < 0;
     if (count > ZONAL__AUTOTUNE_ENTRIES)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s: with it there were more than %d entries; remove the file, "
-                          "and they are measured again",
+                          "%s would make more than %d entries; remove the file, and the algorithms "
+                          "are measured again",
                           path, ZONAL__AUTOTUNE_ENTRIES);
     for (int i = 0; i < found->count; i++)
         zonal__autotune_cache_put(cache, found->entry[i].key, found->entry[i].text);

@@ -19,10 +19,10 @@ int64_t zonal__classifier_parameters(const zonal__classifier_spec *spec) {
 zonal_status zonal__classifier_check(const zonal__classifier_spec *spec) {
     ZONAL_TRY(zonal__softmax_check(&(zonal__softmax_spec){spec->dim, spec->classes, 0}));
     if (spec->rows < 1 || spec->all_rows < spec->rows)
-        return ZONAL_FAIL(ZONAL_SHAPE,
-                          "a classifier needs 1 row or more, of at least as many in all, got %lld "
-                          "of %lld",
-                          (long long)spec->rows, (long long)spec->all_rows);
+        return ZONAL_FAIL(
+            ZONAL_SHAPE,
+            "a classifier needs at least 1 row and a batch of at least as many, got %lld of %lld",
+            (long long)spec->rows, (long long)spec->all_rows);
     if (spec->dtype != ZONAL_DTYPE_FP32 && spec->dtype != ZONAL_DTYPE_BF16)
         return ZONAL_FAIL(ZONAL_DTYPE, "the features of a classifier are fp32 or bf16");
     return ZONAL_OK;

@@ -24,6 +24,10 @@ static const zonal__training_tables *find(const char *backend) {
     return found;
 }
 
+const zonal__training_tables *zonal__training_host(void) {
+    return find(zonal__device_cpu()->backend->name);
+}
+
 zonal_status zonal__training_register(const zonal__training_tables *tables) {
     int room;
     pthread_mutex_lock(&added.lock);

@@ -40,7 +40,10 @@ typedef struct zonal__training_tables {
     zonal_status (*autotune_write)(const zonal__device *device, const char *path);
 } zonal__training_tables;
 
-/* Those of the host, which are in every build. */
+/* Those of the host, which are in every build, for what is done there whatever the device. */
+const zonal__training_tables *zonal__training_host(void);
+
+/* The same by backend, for the backends themselves and for tests. */
 const zonal__training_tables *zonal__training_ref(void); /* plain loops: the oracle */
 const zonal__training_tables *zonal__training_cpu(void);
 

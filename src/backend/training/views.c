@@ -142,7 +142,7 @@ static zonal_status check_image(const zonal__image_place *image, int64_t index) 
 zonal_status zonal__views_check_run(const zonal__views_spec *spec, const zonal__image_place *images,
                                     const zonal__view *view, int64_t count) {
     if (count < 0 || count > spec->count)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld views of one run; room was made for %lld",
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%lld views in one run, but room was made for %lld",
                           (long long)count, (long long)spec->count);
     for (int64_t i = 0; i < count; i++) {
         if (view[i].kind != spec->kind || view[i].image < 0)

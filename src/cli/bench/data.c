@@ -43,7 +43,7 @@ static const zonal__option table[] = {
      .metavar = "PIXELS",
      .help = "of the crops"},
     ZONAL__SOURCE_OPTIONS(settings, source),
-    ZONAL__THREADS_OPTION(settings, "of the loader; 0: all there are"),
+    ZONAL__THREADS_OPTION(settings, "of the loader; 0: one for each processor"),
     {.name = "json", .type = ZONAL__OPTION_FLAG, AT(json), .help = "print a JSON line for each"},
     {0}};
 
@@ -55,8 +55,8 @@ static const zonal__cli_usage usage = {
         "  crop     one thread, read (JPEG: scaled, as long as both sides stay at least\n"
         "           --side), then a random crop resampled to --side\n"
         "  loader   the same by the loader's threads, in batches\n"
-        "  stream   whole images at full size by the loader's threads, as a GPU gets them\n"
-        "           that makes the views itself\n",
+        "  stream   whole images at full size by the loader's threads, as they are\n"
+        "           sent to a GPU, which makes the views itself\n",
     .argument = "SOURCE",
     .least = 1,
     .most = 1};

@@ -134,12 +134,12 @@ static const zonal__option table[] = {
     {0}};
 
 static const zonal__cli_usage usage = {
-    .synopsis = "mpirun -n N zonal bench dist [--batch B,...] [--method NAME,...] [options]",
+    .synopsis = "mpirun -n N zonal bench dist [--batch B,...] [--method M,...] [options]",
     .description =
         "Times the collective calls of the ranks it is started on, and losses over them:\n"
-        "value and gradient, and how much of it is spent in exchange. Beside it stands\n"
-        "what a simple model makes of one rank's time and of the link's speed. With\n"
-        "--model, and without a launcher, that model looks ahead to 8 to 4096 ranks.\n",
+        "value and gradient, and how much of it is spent in exchange. Beside them stands\n"
+        "what a simple model predicts from one rank's time and the link's speed. With\n"
+        "--model, and without a launcher, it predicts 8 to 4096 ranks.\n",
     .argument = NULL,
     .least = 0,
     .most = 0};
@@ -271,34 +271,34 @@ static zonal_status measure_link(const bench *b, zonal__link *link) {
 
 /* ---- a communicator that counts its time ----------------------------------------------------- */
 
-typedef struct meter {
+typedef struct timed {
     zonal_communicator outer;
     const zonal_communicator *inner;
     double seconds;
-} meter;
+} timed;
 
-static zonal_status count(meter *m, double begin, zonal_status status) {
+static zonal_status count(timed *m, double begin, zonal_status status) {
     m->seconds += zonal__now() - begin;
     return status;
 }
 
-static zonal_status all_reduce(void *context, void *number, int64_t n, zonal_reduce_type type,
+static zonal_status all_reduce(void *context, void *number, int64_t n, zonal_reduce type,
                                void *stream) {
-    meter *m = context;
+    timed *m = context;
     double begin = zonal__now();
     return count(m, begin, m->inner->all_reduce(m->inner->context, number, n, type, stream));
 }
 
 static zonal_status all_gather(void *context, const void *mine, void *all, const int64_t *bytes,
                                void *stream) {
-    meter *m = context;
+    timed *m = context;
     double begin = zonal__now();
     return count(m, begin, m->inner->all_gather(m->inner->context, mine, all, bytes, stream));
 }
 
 static zonal_status shift_begin(void *context, const void *send, int64_t send_bytes, void *receive,
                                 int64_t receive_bytes, void *stream) {
-    meter *m = context;
+    timed *m = context;
     double begin = zonal__now();
     return count(
         m, begin,
@@ -306,19 +306,19 @@ static zonal_status shift_begin(void *context, const void *send, int64_t send_by
 }
 
 static zonal_status shift_end(void *context, void *stream) {
-    meter *m = context;
+    timed *m = context;
     double begin = zonal__now();
     return count(m, begin, m->inner->shift_end(m->inner->context, stream));
 }
 
 static zonal_status broadcast(void *context, void *block, int64_t bytes, int root, void *stream) {
-    meter *m = context;
+    timed *m = context;
     double begin = zonal__now();
     return count(m, begin, m->inner->broadcast(m->inner->context, block, bytes, root, stream));
 }
 
-static void open_meter(const zonal_communicator *inner, meter *m) {
-    *m = (meter){.outer = *inner, .inner = inner};
+static void open_timed(const zonal_communicator *inner, timed *m) {
+    *m = (timed){.outer = *inner, .inner = inner};
     m->outer.size = sizeof m->outer;
     m->outer.context = m;
     m->outer.all_reduce = all_reduce;
@@ -392,7 +392,7 @@ static zonal_status prepare(task *t, int64_t first, int64_t rows, zonal_precisio
  * least time counts: among ranks that wait for each other, one that is held up holds up all. */
 /* Medians, as of the calls: the best run over a slow link is one whose first bytes found it idle.
  */
-static zonal_status repeat(const task *t, meter *m, double *seconds, double *exchanged) {
+static zonal_status repeat(const task *t, timed *m, double *seconds, double *exchanged) {
     double begin = zonal__now(), whole[MOST_RUNS], spent[MOST_RUNS];
     int runs;
     ZONAL_TRY(execute(t, 0));
@@ -416,11 +416,11 @@ zonal_status zonal__dist_time(const bench *b, const zonal_loss_options *loss, in
     task t = {.bench = b, .device = b->device};
     zonal_loss_options metered = *loss;
     double spent = 0;
-    meter m = {.seconds = 0};
+    timed m = {.seconds = 0};
     zonal_status status = prepare(&t, first, rows, loss->precision);
     if (b->c) status = zonal__job_all(b->job, status);
     if (loss->communicator && !loss->communicator->on_device) {
-        open_meter(loss->communicator, &m);
+        open_timed(loss->communicator, &m);
         metered.communicator = &m.outer;
     }
     if (status == ZONAL_OK) status = zonal_plan_create(&metered, rows, b->settings->dim, &t.plan);
@@ -536,9 +536,8 @@ static zonal_status begin(bench *b) {
     ZONAL_TRY(zonal__job_device_name(b->job, b->settings->device_name, name));
     ZONAL_TRY(zonal__device_open(name, &b->device));
     if (b->settings->model && zonal__job_count(b->job) > 1)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "--model looks ahead from one process; start it without a "
-                          "launcher");
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--model predicts from one process; start it without a "
+                                          "launcher");
     return ZONAL_OK;
 }
 

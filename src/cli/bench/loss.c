@@ -299,7 +299,7 @@ static void print_ratio(void *context, const char *line) {
 }
 
 static zonal_status compare_with_torch(session *e) {
-    int cuda = !zonal__device_is_host(e->settings->device);
+    int gpu = !zonal__device_is_host(e->settings->device);
     char dim[32], threads[32], batches[512] = "", methods[512] = "", program[4096];
     zonal__peer_program(program, sizeof program);
     const char *arguments[] = {"--dim",
@@ -310,10 +310,10 @@ static zonal_status compare_with_torch(session *e) {
                                batches,
                                "--method",
                                methods,
-                               cuda         ? "--device"
+                               gpu          ? "--device"
                                : program[0] ? "--zonal"
                                             : NULL,
-                               cuda ? e->settings->device->name : program,
+                               gpu ? e->settings->device->name : program,
                                NULL};
     snprintf(dim, sizeof dim, "%lld", (long long)e->settings->dim);
     snprintf(threads, sizeof threads, "%lld", (long long)e->settings->threads);
@@ -325,8 +325,8 @@ static zonal_status compare_with_torch(session *e) {
                  e->method[i]);
     if (!e->settings->json)
         printf("\n%-12s %7s %12s %12s %8s%s\n", "method", "B", "zonal ms", "PyTorch ms", "ratio",
-               cuda ? "  compiled ms    ratio" : "");
-    return zonal__peer_run("loss_torch.py", arguments, cuda, print_ratio, e);
+               gpu ? "  compiled ms    ratio" : "");
+    return zonal__peer_run("loss_torch.py", arguments, gpu, print_ratio, e);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -334,7 +334,7 @@ static void print_ratio(void *context, const char *line) {
 
 static zonal_status compare_with_torch(session *e) {
     const settings *s = e->settings;
-    int cuda = !zonal__device_is_host(s->device);
+    int gpu = !zonal__device_is_host(s->device);
     char rows[MOST_ROWS * LONGEST_NAME] = "", batch[24], width[32], threads[24];
     const char *arguments[] = {
         "--device",  s->device->name, "--rows", rows,          "--batch",
@@ -348,19 +348,19 @@ static zonal_status compare_with_torch(session *e) {
     snprintf(threads, sizeof threads, "%lld", (long long)s->threads);
     if (!s->json)
         printf("\n%-21s %9s %10s %6s%s\n", "", "zonal ms", "PyTorch ms", "ratio",
-               cuda ? "  zonal MiB PyTorch MiB" : "");
-    return zonal__peer_run("train_torch.py", arguments, cuda, print_ratio, e);
+               gpu ? "  zonal MiB PyTorch MiB" : "");
+    return zonal__peer_run("train_torch.py", arguments, gpu, print_ratio, e);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static zonal_status run(const settings *s) {
-    int cuda = !zonal__device_is_host(s->device);
-    const char *usual = cuda ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224,"
-                               "resnet18@32/small,resnet18@64/small,resnet18@64/v8,"
-                               "resnet18@64/v16,resnet18@32/small/v8"
-                             : "resnet18@64";
-    session e = {.settings = s, .batch = s->batch ? s->batch : cuda ? 256 : 64};
+    int gpu = !zonal__device_is_host(s->device);
+    const char *usual = gpu ? "resnet18@32,resnet18@64,resnet18@128/1,resnet18@224,resnet50@224,"
+                              "resnet18@32/small,resnet18@64/small,resnet18@64/v8,"
+                              "resnet18@64/v16,resnet18@32/small/v8"
+                            : "resnet18@64";
+    session e = {.settings = s, .batch = s->batch ? s->batch : gpu ? 256 : 64};
     zonal_objective_options objective = ZONAL_OBJECTIVE_OPTIONS_INIT;
     ZONAL_TRY(parse_rows(&e, s->rows ? s->rows : usual));
     ZONAL_TRY(

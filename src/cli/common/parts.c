@@ -16,7 +16,7 @@ static void print_overview(FILE *stream, const char *command, const zonal__cli_p
     fputs(" [arguments] [options]\n\n", stream);
     for (const zonal__cli_part *p = parts; p->name; p++)
         fprintf(stream, "  %-10s %s\n", p->name, p->summary);
-    fprintf(stream, "\n%s\"zonal %s PART --help\" explains one part.\n", remark, command);
+    fprintf(stream, "\n%s\"zonal %s COMMAND --help\" explains one of them.\n", remark, command);
 }
 
 int zonal__cli_run_part(const char *command, const zonal__cli_part *parts, const char *remark,
@@ -36,8 +36,8 @@ int zonal__cli_run_part(const char *command, const zonal__cli_part *parts, const
     }
     near = zonal__text_nearest(argv[1], names);
     if (near)
-        return zonal__cli_misused("zonal %s has no part %s; did you mean %s?", command, argv[1],
+        return zonal__cli_misused("zonal %s has no command %s; did you mean %s?", command, argv[1],
                                   near);
-    return zonal__cli_misused("zonal %s has no part %s; \"zonal %s --help\" lists them", command,
+    return zonal__cli_misused("zonal %s has no command %s; \"zonal %s --help\" lists them", command,
                               argv[1], command);
 }

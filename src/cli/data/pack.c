@@ -125,7 +125,7 @@ static zonal_status begin(job *j) {
     if (j->writer && (source->classes > 0) != j->labelled)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "the %s images of %s have %sclasses, but those before them have %s; "
-                          "pack them into files of their own, by --split",
+                          "pack them into separate files (--split)",
                           zonal__split_words[j->split], source->path, j->labelled ? "no " : "",
                           j->labelled ? "some" : "none");
     if (j->writer) return ZONAL_OK;
@@ -187,7 +187,7 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     status = ZONAL_OK;
     for (int k = 0; k < count && status == ZONAL_OK; k++) status = pack_part(j, path, parts[k]);
     if (status == ZONAL_OK && !j->writer)
-        status = ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no image in %s; choose other parts by --split",
+        status = ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no image in %s; choose other splits (--split)",
                             path, s->split);
     if (status == ZONAL_OK)
         status = zonal__pack_commit(j->writer);

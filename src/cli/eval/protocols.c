@@ -323,7 +323,7 @@ static zonal_status check_labels(const part *train, const part *test) {
                           train->source->path);
     if (train->source->classes != test->source->classes)
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the parts of %s have %d and %d classes; give both with --class-list",
+                          "the splits of %s have %d and %d classes; give both with --class-list",
                           train->source->path, train->source->classes, test->source->classes);
     return ZONAL_OK;
 }

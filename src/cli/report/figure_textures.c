@@ -120,9 +120,9 @@ static zonal_status make_views(const zonal__image *texture, const zonal__view *v
         .width = texture->width, .height = texture->height, .channels = 1};
     zonal__views *engine;
     zonal_status status;
-    ZONAL_TRY(zonal__training_cpu()->views->create(&spec, &engine));
-    status = zonal__training_cpu()->views->run(engine, texture->pixels, &image, view, VIEWS, out);
-    zonal__training_cpu()->views->destroy(engine);
+    ZONAL_TRY(zonal__training_host()->views->create(&spec, &engine));
+    status = zonal__training_host()->views->run(engine, texture->pixels, &image, view, VIEWS, out);
+    zonal__training_host()->views->destroy(engine);
     return status;
 }
 

@@ -39,16 +39,16 @@ static const zonal__option table[] = {
 
 static const zonal__cli_usage usage = {
     .synopsis = "zonal report RUN... [--out FILE]",
-    .description = "Compares runs of zonal train on one HTML page:\n"
-                   "tables with the best in bold, the curves of the training, maps and singular\n"
-                   "values of the embeddings of test images, a confusion matrix of their nearest\n"
-                   "neighbours, retrieval examples, sample views, the energy by degree, the\n"
-                   "kernels, and the settings in which the runs differ. The page is a single file\n"
-                   "and loads nothing from elsewhere.\n"
-                   "\n"
-                   "examples:\n"
-                   "  zonal report runs/textures-1 runs/textures-2 --out textures.html\n"
-                   "  zonal report runs/* --no-examples\n",
+    .description =
+        "Compares runs of zonal train on one HTML page: tables with the best in bold, the\n"
+        "curves of the training, maps and singular values of the embeddings of test\n"
+        "images, a confusion matrix of their nearest neighbours, retrieval examples,\n"
+        "sample views, the energy by degree, the kernels, and the settings in which the\n"
+        "runs differ. The page is a single file and loads nothing from elsewhere.\n"
+        "\n"
+        "examples:\n"
+        "  zonal report runs/textures-1 runs/textures-2 --out textures.html\n"
+        "  zonal report runs/* --no-examples\n",
     .argument = "RUN",
     .least = 1,
     .most = ZONAL__REPORT_RUNS};

@@ -103,7 +103,7 @@ static zonal_status merge(const zonal__table_settings *s, const char *path) {
 static void say_end(const zonal__table_settings *s, const zonal__matrix *matrix,
                     const zonal__matrix_run_result *result) {
     if (result->done == matrix->count || s->quiet) return;
-    zonal__cli_say("%" PRId64 " of %" PRId64 " cells have a record%s; the same command goes on "
+    zonal__cli_say("%" PRId64 " of %" PRId64 " cells have a record%s; the same command continues "
                    "with the rest",
                    result->done, matrix->count,
                    result->stopped ? ", and the runs that were under way a checkpoint" : "");

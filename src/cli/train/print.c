@@ -9,7 +9,6 @@
 #include "backend/device.h"
 #include "cli/common/cli.h"
 #include "core/text.h"
-#include "loss/family.h"
 
 enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
 
@@ -162,12 +161,10 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
     const zonal_loss_options *loss = &t->trainer.objective.loss;
-    char kernel[96], selectivity[48] = "";
-    zonal__family_describe(
-        &loss->kernel, t->trainer.network.projector_width[t->trainer.network.projector_layers - 1],
-        loss->discrepancy, kernel, sizeof kernel);
-    zonal__train_say(print, "loss      %s%s%s, lambda %g, gain %.6g", t->settings.method,
-                     kernel[0] ? ", " : "", kernel, t->trainer.objective.lambda, weight->gain);
+    const char *parameter = strchr(weight->plan.kernel, ','); /* "heat, t = 2/d = 0.0078125" */
+    char selectivity[48] = "";
+    zonal__train_say(print, "loss      %s%s, lambda %g, gain %.6g", t->settings.method,
+                     parameter ? parameter : "", t->trainer.objective.lambda, weight->gain);
     if (weight->selectivity > 0)
         snprintf(selectivity, sizeof selectivity, "; selectivity S = %.3g", weight->selectivity);
     if (!(weight->threshold > 0)) {

@@ -135,7 +135,7 @@ static int is_stop_asked(void *context) {
 static void say_end(job *j, const zonal__training_result *result) {
     if (result->step < result->total)
         zonal__train_say(&j->print,
-                         "stopped after step %" PRId64 " of %" PRId64 "; to go on: zonal train "
+                         "stopped after step %" PRId64 " of %" PRId64 "; to continue: zonal train "
                          "--resume %s",
                          result->step, result->total, result->folder);
     else
@@ -200,7 +200,7 @@ static const char *find_retried(int argc, char **argv) {
 /* A resumed run has its configuration and its images. */
 static int check_resumed(const zonal__training *t) {
     if (t->options.argument_count > 0)
-        return zonal__cli_misused("%s has its images already, leave out %s; where they have been "
+        return zonal__cli_misused("%s has its images already, leave out %s; if they have been "
                                   "moved there, give --data %s",
                                   t->settings.resume, t->options.arguments[0],
                                   t->options.arguments[0]);
