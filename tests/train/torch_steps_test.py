@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten whole steps of training beside PyTorch: the same weights, views, objective and AdamW.
 
-    torch_steps_test.py STEPS_TOOL [cpu|cuda]
+    torch_steps_test.py STEPS_TOOL [cpu|cuda [part of a case's name]]
 
 PyTorch first trains the network for some steps by itself: a ResNet at its first weights is chaotic,
 and one gradient there says nothing about another. From those weights, with a new AdamW, all sides
@@ -18,12 +18,12 @@ signs that rounding turns round, and the running statistics of the norms, each a
 by tensor. Ours may be as far from the reference as WHOLE times the farther control, a tensor by
 itself TENSOR times. Steps with a mistake ("departures") must be farther away than that.
 """
+import argparse
 import json
 import math
 import os
 import struct
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
@@ -41,24 +41,28 @@ except ImportError as missing:
 STEPS, VIEWS, LAMBDA, BETAS = 10, 2, 0.05, (0.9, 0.999)
 NUMBERS = ("loss", "invariance", "discrepancy", "gradient_norm")
 TENSORS = ("update", "gradient", "statistics")
-WHOLE, TENSOR = 2.0, 4.0
+WHOLE, TENSOR = 1.5, 4.0
 
-# In fp32 an input of a relu, or a pair of a max pool's, that lies within rounding of a tie takes the
-# other branch on one side and not on another, and one such flip moves more than all rounding. What
-# is allowed for it, as a whole and in a tensor by itself: twice and more what PyTorch's fp32 was
-# seen away from float64 in twelve trainings of the first case (losses 2e-5, gradient 7.5e-3, ...).
+# In fp32 an input of a relu, or a pair of a max pool's, that lies within rounding of a tie takes one
+# branch here and the other there, and one such flip moves more than all rounding. What is allowed
+# for it, as a whole and in a tensor by itself: some twice what PyTorch's fp32 was away from float64
+# in twelve trainings of the first case (2e-5, 2e-5, 1e-5, 9e-4, 3e-3, 8e-3, 3e-4 as a whole). The
+# "flips" of a case, the share of this that it gets, are fewer where more images share the gradient.
 FLIPS = {"loss": (5e-5, 0), "invariance": (5e-5, 0), "discrepancy": (5e-5, 0),
          "gradient_norm": (2e-3, 0), "update": (6e-3, 0.02), "gradient": (0.02, 0.15),
          "statistics": (6e-4, 2e-3)}
 
 # A decay that shows in ten steps: 5e-4 would be lost in rounding.
 CASES = {
-    "cpu": [dict(name="resnet18, an eighth as wide, 32 px", depth=18, width=0.125, side=32, batch=32,
-                 projector=(64, 64, 32), precision="fp32", warm=40, rate=1e-4, decay=5.0)],
-    "cuda": [dict(name="resnet18, 64 px", depth=18, width=1, side=64, batch=64,
-                  projector=(2048, 2048, 256), precision="fp32", warm=150, rate=1e-5, decay=5.0),
-             dict(name="resnet50, 224 px", depth=50, width=1, side=224, batch=32,
-                  projector=(2048, 2048, 256), precision="bf16", warm=150, rate=1e-5, decay=5.0)],
+    "cpu": [dict(name="resnet18, an eighth as wide, 32 px, fp32", depth=18, width=0.125, side=32,
+                 batch=32, projector=(64, 64, 32), precision="fp32", flips=1, warm=40, rate=1e-4,
+                 decay=5.0)],
+    "cuda": [dict(name="resnet18, 64 px, fp32", depth=18, width=1, side=64, batch=64,
+                  projector=(2048, 2048, 256), precision="fp32", flips=0.2, warm=150, rate=1e-5,
+                  decay=5.0),
+             dict(name="resnet50, 224 px, bf16", depth=50, width=1, side=224, batch=32,
+                  projector=(2048, 2048, 256), precision="bf16", flips=0, warm=100, rate=1e-5,
+                  decay=5.0)],
 }
 
 
@@ -321,14 +325,13 @@ def cosine(trace, reference, kind):
 class Bounds:
     """How far from the reference steps may be, by the distances of the controls from it."""
 
-    def __init__(self, reference, controls, precision):
+    def __init__(self, reference, controls, flips):
         self.reference = reference
         found = [distances(control, reference) for control in controls]
-        flips = FLIPS if precision == "fp32" else {}
         self.whole = {name: max(WHOLE * max(whole[name] for whole, _ in found),
-                                flips.get(name, (0, 0))[0]) for name in found[0][0]}
+                                flips * FLIPS[name][0]) for name in found[0][0]}
         self.single = {key: max(TENSOR * max(single[key] for _, single in found),
-                                flips.get(key[0], (0, 0))[1]) for key in found[0][1]}
+                                flips * FLIPS[key[0]][1]) for key in found[0][1]}
         if not all(map(math.isfinite, [*self.whole.values(), *self.single.values()])):
             raise AssertionError("a control is not finite: it bounds nothing")
 
@@ -358,7 +361,8 @@ def show(what, trace, bounds):
 
 def departures(case):
     """Mistakes, as changes of the case."""
-    return {"a rate 2 % too large": {"rate": 1.02 * case["rate"]},
+    more = 10 if case["precision"] == "bf16" else 2
+    return {f"a rate {more} % too large": {"rate": (1 + more / 100) * case["rate"]},
             "a lambda 10 % too large": {"lambda": 1.1 * LAMBDA},
             "decay of norms and biases": {"other_decay": case["decay"]},
             "no decay": {"decay": 0.0},
@@ -378,14 +382,14 @@ def run_case(case, device, tool):
         return in_torch(dict(case, **mistake), device, start, steps, precision, layout)
 
     controls = [torch_steps(case["precision"]), torch_steps(case["precision"], torch.channels_last)]
-    bounds = Bounds(torch_steps(finer), controls, case["precision"])
+    bounds = Bounds(torch_steps(finer), controls, case["flips"])
     for control, layout in zip(controls, ("NCHW", "NHWC")):
         show(f"PyTorch, {case['precision']}, {layout}", control, bounds)
     folds = case["precision"] == "bf16" and device == "cuda"
     ours = {}
     for words in ((), ("fold",)) if folds else ((),):
         ours[words] = in_zonal(case, device, start, tool, *words)
-        what = f"{case['name']}, {case['precision']}" + (", norms folded" if words else "")
+        what = case["name"] + (", norms folded" if words else "")
         show(what, ours[words], bounds)
         report(bounds.hold(ours[words]), f"{what}: ten steps as in PyTorch")
     if folds:  # they round elsewhere: where no bit differs, nothing was folded
@@ -393,20 +397,24 @@ def run_case(case, device, tool):
     for what, mistake in departures(case).items():
         trace = torch_steps(case["precision"], **mistake)
         show(what, trace, bounds)
-        report(not bounds.hold(trace), f"{case['name']}, {case['precision']}: {what} shows")
+        report(not bounds.hold(trace), f"{case['name']}: {what} shows")
 
 
 def main():
-    tool, device = os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tool", type=os.path.abspath)
+    parser.add_argument("device", nargs="?", choices=CASES, default="cpu")
+    parser.add_argument("part", nargs="?", default="", help="of the name of a case")
+    options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    if device == "cuda" and not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         skip("ten steps beside PyTorch on a GPU", "PyTorch finds no GPU")
         finish()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for case in CASES[device]:
+        for case in (case for case in CASES[options.device] if options.part in case["name"]):
             try:
-                run_case(case, device, tool)
+                run_case(case, options.device, options.tool)
             except Exception as error:  # the other cases are still worth running
                 report(False, case["name"], f"{type(error).__name__}: {error}")
         os.chdir("/")
