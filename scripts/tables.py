@@ -226,6 +226,48 @@ def readme_losses():
                      "H200, B = 16384", "PyTorch there, eager / compiled"], rows)
 
 
+# ---- the losses from Python ----------------------------------------------------------------------
+
+MODULES = {"mmd-heat": "MMD()", "mmd-band": 'MMD("band")', "kl-heat": "KL()", "susreg": "SUSReg()"}
+
+
+def python_calls():
+    """Microseconds of one call at B = 256."""
+    calls = {line["method"]: line for line in records("python-h200.jsonl") if line["part"] == "overhead"}
+    columns = ["bare_us", "module_us", "idle_us", "bare_graph_us", "module_graph_us"]
+    rows = [[f"`{name}`", *(digits(calls[method][column]) for column in columns)]
+            for method, name in MODULES.items()]
+    return markdown(["", "bare", "module", "idle", "bare, in a graph", "module, in a graph"], rows)
+
+
+def python_batches():
+    """Milliseconds and MiB by batch; of several lines the last that has a form counts."""
+    found = {}
+    for line in records("python-h200.jsonl"):
+        if line["part"] == "table":
+            found.setdefault((line["method"], line["B"]), {}).update(line)
+    rows = []
+    for method in MODULES:
+        for batch in sorted(batch for of, batch in found if of == method):
+            line = found[method, batch]
+            cells = []
+            for form in ("zonal", "torch", "torch_compiled"):
+                ms, mib = (line.get(f"{form}_{unit}", "-") for unit in ("ms", "mib"))
+                cells += ["-", "-"] if ms == "-" else ["out of memory", ""] if ms is None else [
+                    digits(ms), f"{mib:,.0f}"]
+            rows.append([f"`{method}`", f"{batch:,}", *cells])
+    return markdown(["", "B", "zonal", "MiB", "eager", "MiB", "compiled", "MiB"], rows)
+
+
+def python_step():
+    """A compiled step by the loss that it has."""
+    line = next(line for line in records("python-h200.jsonl") if line["part"] == "resnet")
+    names = {"zonal": "zonal", "torch": "plain PyTorch", "no_loss": "a mean of squares"}
+    rows = [[name, digits(line[form + "_ms"]), digits(line[form + "_graph_ms"], 4)]
+            for form, name in names.items()]
+    return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
+
+
 # ---- predictions ---------------------------------------------------------------------------------
 
 CELLS = [  # a table's cell, the row of training-h200.jsonl, training images, steps (0: 200 epochs)
@@ -252,6 +294,9 @@ TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,
     "textures-imagenette": textures_imagenette,
+    "python-calls": python_calls,
+    "python-batches": python_batches,
+    "python-step": python_step,
     "demo": demo,
     "demo-gains": demo_gains,
     "readme-demo": readme_demo,
