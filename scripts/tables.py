@@ -203,8 +203,13 @@ def cpu_times():
     return found
 
 
-# PyTorch's at B = 16384 that losses-h200.jsonl does not have; results/losses-cuda.md says why.
-ELSEWHERE = {"mmd-band": "", "kl-heat": "out of memory", "susreg": "11.6 / 5.56"}
+def torch_times(method, batch):
+    """PyTorch's eager and compiled: beside the bare loss, or else beside the module."""
+    for line in records("losses-h200.jsonl"):
+        if line.get("method") == method and line.get("n") == batch and "torch" in line:
+            return line["torch"]["ms"], line["torch"]["compile_ms"]
+    line = python_lines()[method, batch]
+    return line["torch_ms"], line["torch_compiled_ms"]
 
 
 def readme_losses():
@@ -213,11 +218,8 @@ def readme_losses():
     for method in ("mmd-heat", "mmd-band", "kl-heat", "susreg"):
         own = {line["n"]: line["ms"] for line in lines
                if line.get("method") == method and line.get("precision") == "fp32"}
-        torch = {line["n"]: line["torch"] for line in lines
-                 if line.get("method") == method and "torch" in line}
-        there = ELSEWHERE.get(method)
-        if there is None:
-            there = f"{digits(torch[16384]['ms'])} / {digits(torch[16384]['compile_ms'])}"
+        eager, compiled = torch_times(method, 16384)
+        there = f"{digits(eager)} / {digits(compiled)}" if eager and compiled else "out of memory"
         ours, theirs = cpu[method, 1024]
         rows.append([f"`{method}`", digits(ours, 2),
                      digits(theirs) + (" (float64)" if method == "kl-heat" else ""),
@@ -240,13 +242,18 @@ def python_calls():
     return markdown(["", "bare", "module", "idle", "bare, in a graph", "module, in a graph"], rows)
 
 
-def python_batches():
-    """Milliseconds and MiB by batch; of several lines the last that has a form counts."""
+def python_lines():
+    """By method and batch; of several lines the last that has a form counts."""
     found = {}
     for line in records("python-h200.jsonl"):
         if line["part"] == "table":
             found.setdefault((line["method"], line["B"]), {}).update(line)
-    rows = []
+    return found
+
+
+def python_batches():
+    """Milliseconds and MiB."""
+    found, rows = python_lines(), []
     for method in MODULES:
         for batch in sorted(batch for of, batch in found if of == method):
             line = found[method, batch]
