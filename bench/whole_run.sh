@@ -84,7 +84,7 @@ for set in ${CASES:-cifar textures}; do
             ;;
         textures)
             data=textures:disk
-            times=$(step_ms resnet18@128/1)
+            times=$(step_ms resnet18@224/1) # a texture has 256 pixels, and views 224 unless given
             ;;
         *)
             echo "whole_run: CASES has cifar and textures, not $set" >&2

@@ -203,8 +203,13 @@ def cpu_times():
     return found
 
 
-# PyTorch's at B = 16384 that losses-h200.jsonl does not have; results/losses-cuda.md says why.
-ELSEWHERE = {"mmd-band": "", "kl-heat": "out of memory", "susreg": "11.6 / 5.56"}
+def torch_times(method, batch):
+    """PyTorch's eager and compiled: beside the bare loss, or else beside the module."""
+    for line in records("losses-h200.jsonl"):
+        if line.get("method") == method and line.get("n") == batch and "torch" in line:
+            return line["torch"]["ms"], line["torch"]["compile_ms"]
+    line = python_lines()[method, batch]
+    return line["torch_ms"], line["torch_compiled_ms"]
 
 
 def readme_losses():
@@ -213,17 +218,61 @@ def readme_losses():
     for method in ("mmd-heat", "mmd-band", "kl-heat", "susreg"):
         own = {line["n"]: line["ms"] for line in lines
                if line.get("method") == method and line.get("precision") == "fp32"}
-        torch = {line["n"]: line["torch"] for line in lines
-                 if line.get("method") == method and "torch" in line}
-        there = ELSEWHERE.get(method)
-        if there is None:
-            there = f"{digits(torch[16384]['ms'])} / {digits(torch[16384]['compile_ms'])}"
+        eager, compiled = torch_times(method, 16384)
+        there = f"{digits(eager)} / {digits(compiled)}" if eager and compiled else "out of memory"
         ours, theirs = cpu[method, 1024]
         rows.append([f"`{method}`", digits(ours, 2),
                      digits(theirs) + (" (float64)" if method == "kl-heat" else ""),
                      digits(own[256]), digits(own[16384]), there])
     return markdown(["", "2 CPU cores, B = 1024", "PyTorch there", "H200, B = 256",
                      "H200, B = 16384", "PyTorch there, eager / compiled"], rows)
+
+
+# ---- the losses from Python ----------------------------------------------------------------------
+
+MODULES = {"mmd-heat": "MMD()", "mmd-band": 'MMD("band")', "kl-heat": "KL()", "susreg": "SUSReg()"}
+
+
+def python_calls():
+    """Microseconds of one call at B = 256."""
+    calls = {line["method"]: line for line in records("python-h200.jsonl") if line["part"] == "overhead"}
+    columns = ["bare_us", "module_us", "idle_us", "bare_graph_us", "module_graph_us"]
+    rows = [[f"`{name}`", *(digits(calls[method][column]) for column in columns)]
+            for method, name in MODULES.items()]
+    return markdown(["", "bare", "module", "idle", "bare, in a graph", "module, in a graph"], rows)
+
+
+def python_lines():
+    """By method and batch; of several lines the last that has a form counts."""
+    found = {}
+    for line in records("python-h200.jsonl"):
+        if line["part"] == "table":
+            found.setdefault((line["method"], line["B"]), {}).update(line)
+    return found
+
+
+def python_batches():
+    """Milliseconds and MiB."""
+    found, rows = python_lines(), []
+    for method in MODULES:
+        for batch in sorted(batch for of, batch in found if of == method):
+            line = found[method, batch]
+            cells = []
+            for form in ("zonal", "torch", "torch_compiled"):
+                ms, mib = (line.get(f"{form}_{unit}", "-") for unit in ("ms", "mib"))
+                cells += ["-", "-"] if ms == "-" else ["out of memory", ""] if ms is None else [
+                    digits(ms), f"{mib:,.0f}"]
+            rows.append([f"`{method}`", f"{batch:,}", *cells])
+    return markdown(["", "B", "zonal", "MiB", "eager", "MiB", "compiled", "MiB"], rows)
+
+
+def python_step():
+    """A compiled step by the loss that it has."""
+    line = next(line for line in records("python-h200.jsonl") if line["part"] == "resnet")
+    names = {"zonal": "zonal", "torch": "plain PyTorch", "no_loss": "a mean of squares"}
+    rows = [[name, digits(line[form + "_ms"]), digits(line[form + "_graph_ms"], 4)]
+            for form, name in names.items()]
+    return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
 # ---- predictions ---------------------------------------------------------------------------------
@@ -252,6 +301,9 @@ TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,
     "textures-imagenette": textures_imagenette,
+    "python-calls": python_calls,
+    "python-batches": python_batches,
+    "python-step": python_step,
     "demo": demo,
     "demo-gains": demo_gains,
     "readme-demo": readme_demo,

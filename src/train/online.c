@@ -15,8 +15,11 @@ static zonal_status join_rows(zonal__job *job, float *rows, int64_t count) {
     return c->all_reduce(c->context, rows, count, ZONAL_REDUCE_FP32, NULL);
 }
 
-/* A device is busier with larger batches than the processor needs. */
-enum { DEVICE_BATCH = 256 };
+/* A device needs larger batches than the processor to be busy, and more small views than large
+ * ones: 1024 of 64 pixels take the memory of 256 of 128. */
+static int64_t device_batch(int side) {
+    return side <= 64 ? 1024 : 256;
+}
 
 static zonal_status make_extraction(const zonal__online_options *options, zonal__model *model,
                                     zonal__source *source, int views, zonal__features **out) {
@@ -31,7 +34,7 @@ static zonal_status make_extraction(const zonal__online_options *options, zonal_
                                       .threads = options->threads,
                                       .part = zonal__job_rank(options->job),
                                       .parts = parts};
-    if (!zonal__device_is_host(model->device)) wanted.batch = DEVICE_BATCH * (int64_t)parts;
+    if (!zonal__device_is_host(model->device)) wanted.batch = device_batch(options->side) * parts;
     memcpy(wanted.mean, options->mean, sizeof wanted.mean);
     memcpy(wanted.std, options->std, sizeof wanted.std);
     return zonal__features_create(model, &wanted, out);

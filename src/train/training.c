@@ -12,7 +12,7 @@
 #include "train/training_parts.h"
 
 enum { USUAL_SIDE = 224, LARGEST_SMALL_STEM = 64, PROBED_IMAGES = 16 };
-enum { LEAST_EVAL_INTERVAL = 100, LEAST_DEVICE_EVAL_INTERVAL = 500 }; /* steps */
+enum { LEAST_EVAL_INTERVAL = 100, LEAST_DEVICE_EVAL_INTERVAL = 1000 }; /* steps */
 
 /* ---- settings -------------------------------------------------------------------------------- */
 

@@ -286,6 +286,12 @@ static const zonal__device *one_by_one(void) {
     return CHECK_OK(zonal__device_open("onebyone", &device)) ? device : NULL;
 }
 
+/* ResNet-50 with its norms folded, as it is trained. */
+static void set_depth(setting *s, int depth) {
+    s->options.network.depth = depth;
+    s->options.fold_norms = depth == 50;
+}
+
 /* Filters' gradients and views beside the rest of a step, and in line: the same bits. */
 static void check_streams(zonal_dtype dtype, zonal__data_location data_location, int64_t micro,
                           int depth) {
@@ -295,8 +301,7 @@ static void check_streams(zonal_dtype dtype, zonal__data_location data_location,
     if (!prepare(&s, "mmd-heat", dtype)) return;
     s.options.data_location = data_location;
     s.options.micro_batch = micro;
-    s.options.network.depth = depth;
-    s.options.fold_norms = depth == 50;
+    set_depth(&s, depth);
     beside = trained(&s.options, 9);
     s.options.device = one_by_one();
     in_line = s.options.device ? trained(&s.options, 9) : NULL;
@@ -339,7 +344,7 @@ static void test_same_every_time(void) {
 }
 
 static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
-                          zonal__data_location data_location) {
+                          zonal__data_location data_location, int depth) {
     test_folder folder;
     char path[800];
     setting s;
@@ -349,6 +354,7 @@ static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
     if (!prepare(&s, "susreg", dtype)) return;
     s.options.optimiser = zonal__optimiser_defaults(kind);
     s.options.data_location = data_location;
+    set_depth(&s, depth);
     whole = trained(&s.options, 12);
     begun = trained(&s.options, 7);
     resumed = trained(&s.options, 2); /* elsewhere, and with graphs of its own already */
@@ -364,8 +370,9 @@ static void check_resumes(zonal__optimiser_kind kind, zonal_dtype dtype,
 
 static void test_resumes(void) {
     if (no_gpu()) return;
-    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE);
-    check_resumes(ZONAL__OPTIMISER_LARS, ZONAL_DTYPE_FP32, ZONAL__DATA_ON_HOST);
+    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 18);
+    check_resumes(ZONAL__OPTIMISER_ADAMW, ZONAL_DTYPE_BF16, ZONAL__DATA_ON_DEVICE, 50);
+    check_resumes(ZONAL__OPTIMISER_LARS, ZONAL_DTYPE_FP32, ZONAL__DATA_ON_HOST, 18);
 }
 
 /* A checkpoint of the device goes on, on the host. */

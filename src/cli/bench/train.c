@@ -78,7 +78,7 @@ static const zonal__option table[] = {
     {.name = "fold-norms",
      .type = ZONAL__OPTION_FLAG,
      AT(fold_norms),
-     .initial = "no",
+     .initial = "yes",
      .help = "cuda: as in zonal train"},
     {.name = "probe",
      .type = ZONAL__OPTION_INT,
