@@ -15,8 +15,8 @@ then make the same ten steps:
 Compared are the four numbers of every step (loss, invariance, discrepancy, norm of the gradient)
 and what ten steps leave: the update of the weights, AdamW's mean of the gradients, which knows no
 signs that rounding turns round, and the running statistics of the norms, each as a whole and tensor
-by tensor. Ours may be as far from the reference as WHOLE times the farther control, a tensor by
-itself TENSOR times. Steps with a mistake ("departures") must be farther away than that.
+by tensor. Ours may be as far from the reference as the farther control, times a factor (below).
+Steps with a mistake ("departures") must be farther away than that.
 """
 import argparse
 import json
@@ -41,13 +41,18 @@ except ImportError as missing:
 STEPS, VIEWS, LAMBDA, BETAS = 10, 2, 0.05, (0.9, 0.999)
 NUMBERS = ("loss", "invariance", "discrepancy", "gradient_norm")
 TENSORS = ("update", "gradient", "statistics")
-WHOLE, TENSOR = 1.5, 4.0
+
+# How many controls ours may be away: in one of the NUMBERS, a mean over ten steps, which scatters by a
+# third between equals; in all tensors of a kind, which hardly does; and in one tensor, where AdamW
+# moves an element whose gradient is all rounding as far as any other (2.4 was seen among 430).
+NUMBER, WHOLE, TENSOR = 2.0, 1.5, 4.0
 
 # In fp32 an input of a relu, or a pair of a max pool's, that lies within rounding of a tie takes one
 # branch here and the other there, and one such flip moves more than all rounding. What is allowed
-# for it, as a whole and in a tensor by itself: some twice what PyTorch's fp32 was away from float64
-# in twelve trainings of the first case (2e-5, 2e-5, 1e-5, 9e-4, 3e-3, 8e-3, 3e-4 as a whole). The
-# "flips" of a case, the share of this that it gets, are fewer where more images share the gradient.
+# for it, as a whole and in a tensor by itself: some twice the farthest that PyTorch or we were away
+# from float64 in twelve trainings of the first case (as a whole 2e-5, 2e-5, 1e-5, 9e-4, 3e-3, 8e-3,
+# 3e-4, in a tensor 8e-3, 6e-2, 8e-4). The "flips" of a case are the share of this that it gets:
+# less where more images share the gradient.
 FLIPS = {"loss": (5e-5, 0), "invariance": (5e-5, 0), "discrepancy": (5e-5, 0),
          "gradient_norm": (2e-3, 0), "update": (6e-3, 0.02), "gradient": (0.02, 0.15),
          "statistics": (6e-4, 2e-3)}
@@ -60,8 +65,8 @@ CASES = {
     "cuda": [dict(name="resnet18, 64 px, fp32", depth=18, width=1, side=64, batch=64,
                   projector=(2048, 2048, 256), precision="fp32", flips=0.2, warm=150, rate=1e-5,
                   decay=5.0),
-             dict(name="resnet50, 224 px, bf16", depth=50, width=1, side=224, batch=32,
-                  projector=(2048, 2048, 256), precision="bf16", flips=0, warm=100, rate=1e-5,
+             dict(name="resnet50, 224 px, bf16", depth=50, width=1, side=224, batch=64,
+                  projector=(2048, 2048, 256), precision="bf16", flips=0, warm=150, rate=1e-5,
                   decay=5.0)],
 }
 
@@ -328,7 +333,8 @@ class Bounds:
     def __init__(self, reference, controls, flips):
         self.reference = reference
         found = [distances(control, reference) for control in controls]
-        self.whole = {name: max(WHOLE * max(whole[name] for whole, _ in found),
+        self.whole = {name: max((NUMBER if name in NUMBERS else WHOLE)
+                                * max(whole[name] for whole, _ in found),
                                 flips * FLIPS[name][0]) for name in found[0][0]}
         self.single = {key: max(TENSOR * max(single[key] for _, single in found),
                                 flips * FLIPS[key[0]][1]) for key in found[0][1]}
@@ -387,9 +393,9 @@ def run_case(case, device, tool):
         show(f"PyTorch, {case['precision']}, {layout}", control, bounds)
     folds = case["precision"] == "bf16" and device == "cuda"
     ours = {}
-    for words in ((), ("fold",)) if folds else ((),):
+    for words in (("fold",), ()) if folds else ((),):
         ours[words] = in_zonal(case, device, start, tool, *words)
-        what = case["name"] + (", norms folded" if words else "")
+        what = case["name"] + (", norms folded" if words else ", norms by themselves" if folds else "")
         show(what, ours[words], bounds)
         report(bounds.hold(ours[words]), f"{what}: ten steps as in PyTorch")
     if folds:  # they round elsewhere: where no bit differs, nothing was folded
