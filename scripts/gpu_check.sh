@@ -10,8 +10,8 @@ tests=(test_cuda_launch test_cuda_views_launch test_cuda test_cuda_views test_cu
     test_cuda_convolution test_cuda_fold test_cuda_classifier test_cuda_libraries test_cuda_ranks
     test_nn_ranks test_ranks_training test_nccl)
 cmake --preset cuda >build-cuda.log 2>&1 || { cat build-cuda.log; exit 1; }
-cmake --build build-cuda -j "$jobs" --target "${tests[@]}" zonal_shared zonal >>build-cuda.log 2>&1 ||
-    { tail -n 50 build-cuda.log; exit 1; }
+cmake --build build-cuda -j "$jobs" --target "${tests[@]}" steps_tool zonal_shared zonal \
+    >>build-cuda.log 2>&1 || { tail -n 50 build-cuda.log; exit 1; }
 rm -f build-cuda.log
 
 export ZONAL_REQUIRE_GPU=1
@@ -50,6 +50,11 @@ count "$log"
 echo "== ranks that share the GPU"
 PYTHONPATH=tests/common ZONAL_PROGRAM=$PWD/build-cuda/zonal \
     python3 tests/dist/gpu_ranks_test.py >"$log" 2>&1 || true
+cat "$log"
+count "$log"
+echo "== ten steps beside PyTorch"
+PYTHONPATH=tests/common python3 tests/train/torch_steps_test.py build-cuda/tests/steps_tool cuda \
+    >"$log" 2>&1 || true
 cat "$log"
 count "$log"
 for check in "memcheck test_cuda tiny" "racecheck test_cuda races" "memcheck test_cuda_views tiny" \
