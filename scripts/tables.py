@@ -181,6 +181,8 @@ STEPS = {
     "resnet18@128/1": "ResNet-18, 128 px, grey",
     "resnet18@224": "ResNet-18, 224 px",
     "resnet50@224": "ResNet-50, 224 px",
+    "resnet18@32/small": "ResNet-18, 32 px, CIFAR's stem",
+    "resnet18@64/small": "ResNet-18, 64 px, CIFAR's stem",
 }
 
 
@@ -190,6 +192,18 @@ def readme_steps():
              f"{compared[row]['torch']['ms'] / compared[row]['ms']:.2f}"]
             for row, name in STEPS.items()]
     return markdown(["", "zonal", "PyTorch, compiled, in one CUDA graph", "ratio"], rows)
+
+
+def fold_runs():
+    """Ends of runs of ResNet-50 with norms folded and not, by seed."""
+    runs = [run for run in records("whole-runs-h200.jsonl") if run["run"] == "fold"]
+    rows = []
+    for fold, name in ((True, "folded"), (False, "`--no-fold-norms`")):
+        of = sorted((run for run in runs if run["fold_norms"] == fold), key=lambda run: run["seed"])
+        rows.append([name, ", ".join(f"{100 * run['eval']['r1']:.1f}" for run in of),
+                     ", ".join(f"{run['step']['loss']:.3f}" for run in of),
+                     ", ".join(f"{run['monitor']['effective_rank']:.0f}" for run in of)])
+    return markdown(["", "R@1, seeds 0, 1", "loss at the end", "effective rank"], rows)
 
 
 def cpu_times():
@@ -301,6 +315,7 @@ TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,
     "textures-imagenette": textures_imagenette,
+    "fold-runs": fold_runs,
     "python-calls": python_calls,
     "python-batches": python_batches,
     "python-step": python_step,

@@ -10,13 +10,8 @@ weights and images come from its hash, which train/test_training.c repeats. The 
 image have part of their numbers in common; every step has images of its own. Both views go
 through the network as one batch.
 
-The loss, from the definitions and by nothing that zonal has: rows divided by their norms, then
-    (1 - lambda) L_inv + lambda batch D
-    L_inv  mean over images and views of |x - mean over the views|^2
-    D      mean over views and over all pairs, i = j included, of psi(x_i.x_j)
-    psi    sum over l >= 1 of b_l P_l, b_l ~ exp(-t l (l + d - 2)) N_l, sum b_l = 1, where P_l are
-           Gegenbauer polynomials with P_l(1) = 1 and N_l counts the harmonics of degree l
-AdamW then moves all parameters, with decay on the weights of convolutions and linear layers alone.
+The loss is that of common/torch_objective.py, which has nothing of zonal's. AdamW then moves all
+parameters, with decay on the weights of convolutions and linear layers alone.
 
 Rounding grows over the steps: AdamW divides a gradient by its size, so that an element whose
 gradient is all rounding moves as far as any other. How fast is measured here by float32 runs that
@@ -31,11 +26,15 @@ case, where it ended last; from 1 it takes minutes.
 """
 
 import math
+import os
 import sys
 
 import torch
 
 from make_network import Margin, Network, fill, noise
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
+from torch_objective import objective
 
 STEPS, BATCH, VIEWS, LAMBDA, RATE = 10, 8, 2, 0.05, 1e-3
 MARGIN = 1e-5
@@ -69,33 +68,6 @@ def images(case, seed, step):
     return x.permute(0, 3, 1, 2)
 
 
-def heat_weights(d):
-    """b_1, b_2, ... until they no longer count in float64"""
-    t, b = 5 / d, []
-    while not b or b[-1] > 1e-20 * max(b):
-        l = len(b) + 1
-        harmonics = math.comb(l + d - 1, d - 1) - (math.comb(l + d - 3, d - 1) if l > 1 else 0)
-        b.append(math.exp(-t * l * (l + d - 2)) * harmonics)
-    return [value / sum(b) for value in b]
-
-
-def psi(c, d):
-    before, p, total = torch.ones_like(c), c, 0
-    for l, weight in enumerate(heat_weights(d), 1):
-        total = total + weight * p
-        before, p = p, ((2 * l + d - 2) * c * p - l * before) / (l + d - 2)
-    return total
-
-
-def objective(z):
-    """of projections [views batch][d]: the loss and its two parts"""
-    d = z.shape[1]
-    x = (z / z.norm(dim=1, keepdim=True)).reshape(VIEWS, BATCH, d)
-    invariance = (x - x.mean(0)).pow(2).sum(2).mean()
-    discrepancy = sum(psi(view @ view.T, d).mean() for view in x) / VIEWS
-    return (1 - LAMBDA) * invariance + LAMBDA * BATCH * discrepancy, invariance, discrepancy
-
-
 def optimiser(network, decay):
     weights = [p for p in network.parameters() if p.dim() > 1]
     others = [p for p in network.parameters() if p.dim() == 1]
@@ -113,7 +85,7 @@ def train(case, seed, dtype, layout=torch.contiguous_format, mkldnn=True):
     for step in range(STEPS):
         with torch.backends.mkldnn.flags(enabled=mkldnn):
             x = images(case, seed, step).to(dtype).contiguous(memory_format=layout)
-            parts = objective(network(x))
+            parts = objective(network(x), VIEWS, LAMBDA)
             adamw.zero_grad()
             parts[0].backward()
         squares = sum(float(p.grad.double().pow(2).sum()) for p in network.parameters())

@@ -34,6 +34,8 @@ from own_resnet import own_resnet
 try:
     import torch
     from torch import nn
+
+    from torch_objective import objective
 except ImportError as missing:
     skip("ten steps beside PyTorch", missing)
     finish()
@@ -146,34 +148,6 @@ def read_tensors(path, device):
 # ---- steps in PyTorch ----------------------------------------------------------------------------
 
 
-def heat_weights(d):
-    """b_1, b_2, ... of psi until they no longer count in float64, t = 5/d"""
-    b = []
-    while not b or b[-1] > 1e-20 * max(b):
-        l = len(b) + 1
-        harmonics = math.comb(l + d - 1, d - 1) - (math.comb(l + d - 3, d - 1) if l > 1 else 0)
-        b.append(math.exp(-5 / d * l * (l + d - 2)) * harmonics)
-    return [value / sum(b) for value in b]
-
-
-def psi(c, d):
-    """sum over l >= 1 of b_l P_l(c), P_l(1) = 1"""
-    before, p, total = torch.ones_like(c), c, 0
-    for l, weight in enumerate(heat_weights(d), 1):
-        total = total + weight * p
-        before, p = p, ((2 * l + d - 2) * c * p - l * before) / (l + d - 2)
-    return total
-
-
-def objective(z, weight):
-    """The loss and its two parts, of projections [VIEWS batch][d]"""
-    d, batch = z.shape[1], z.shape[0] // VIEWS
-    x = (z / z.norm(dim=1, keepdim=True)).reshape(VIEWS, batch, d)
-    invariance = (x - x.mean(0)).pow(2).sum(2).mean()
-    discrepancy = sum(psi(view @ view.T, d).mean() for view in x) / VIEWS
-    return (1 - weight) * invariance + weight * batch * discrepancy, invariance, discrepancy
-
-
 def network(case):
     net = own_resnet(case["depth"], case["width"])
     widths = (net.fc.in_features, *case["projector"])
@@ -234,7 +208,7 @@ class Training:
         x = views.to(self.dtype).contiguous(memory_format=self.layout)
         with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
             z = self.net.projector(self.net(x))
-        parts = objective(z.to(self.dtype), self.weight)
+        parts = objective(z.to(self.dtype), VIEWS, self.weight)
         self.adamw.zero_grad()
         parts[0].backward()
         squares = sum(p.grad.double().pow(2).sum() for p in self.net.parameters())

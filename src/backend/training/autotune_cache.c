@@ -70,7 +70,7 @@ static char *next_line(char **rest) {
 
 static zonal_status not_a_cache(const char *path, int line) {
     return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s: line %d does not belong into an autotuning cache; remove the file, and "
+                      "%s: line %d does not belong in an autotuning cache; remove the file, and "
                       "the algorithms are measured again",
                       path, line);
 }
