@@ -16,9 +16,10 @@ enum { BATCH = 128 };
 struct zonal__features {
     zonal__model *model;
     zonal__features_options options;
-    int kept;              /* 1: run more than once */
-    zonal__loader *loader; /* on the host */
-    zonal__feed *feed;     /* on a device */
+    int kept;                        /* 1: run more than once */
+    int no_features, no_projections; /* 1: nobody asks for them */
+    zonal__loader *loader;           /* on the host */
+    zonal__feed *feed;               /* on a device */
     zonal__run *run;
     void *raw;                     /* of a batch, in the model's dtype, on the host */
     float *features, *projections; /* of a batch: [views][count][dim] */
@@ -103,8 +104,16 @@ static zonal_status read_rows(zonal__features *e, const void *from, int64_t coun
     return ZONAL_OK;
 }
 
+/* Without a way out of the loop, which would keep it from being vectorised. */
+static int are_finite(const float *rows, int64_t count) {
+    int bad = 0;
+    for (int64_t i = 0; i < count; i++) bad |= !isfinite(rows[i]);
+    return !bad;
+}
+
 static zonal_status check_rows(const zonal__features *e, const int64_t *samples, int64_t count,
                                int64_t dim, const float *rows, const char *what) {
+    if (are_finite(rows, e->options.views * count * dim)) return ZONAL_OK;
     for (int64_t i = 0; i < e->options.views * count * dim; i++)
         if (!isfinite(rows[i]))
             return ZONAL_FAIL(
@@ -113,6 +122,12 @@ static zonal_status check_rows(const zonal__features *e, const int64_t *samples,
                 "has its training gone wrong?",
                 (double)rows[i], samples[i / dim % count], e->options.source->path, what);
     return ZONAL_OK;
+}
+
+static zonal_status take_rows(zonal__features *e, const zonal__batch *batch, const void *from,
+                              int64_t dim, float *to, const char *what) {
+    ZONAL_TRY(read_rows(e, from, e->options.views * batch->count * dim, to));
+    return check_rows(e, batch->samples, batch->count, dim, to, what);
 }
 
 /* The run is made for a full batch. In the last one, which may be smaller, the rest of the views'
@@ -124,13 +139,12 @@ static zonal_status compute(zonal__features *e, int64_t first, zonal__features_b
     ZONAL_TRY(e->loader ? zonal__loader_next(e->loader, &batch)
                         : zonal__feed_next(e->feed, NULL, &batch));
     ZONAL_TRY(zonal__run_forward(e->run, batch->views[0], 0, NULL, &outputs));
-    const int64_t rows = e->options.views * batch->count;
-    ZONAL_TRY(read_rows(e, outputs.features, rows * graph->feature_dim, e->features));
-    ZONAL_TRY(read_rows(e, outputs.projections, rows * graph->projection_dim, e->projections));
-    ZONAL_TRY(
-        check_rows(e, batch->samples, batch->count, graph->feature_dim, e->features, "features"));
-    ZONAL_TRY(check_rows(e, batch->samples, batch->count, graph->projection_dim, e->projections,
-                         "projections"));
+    if (!e->no_features)
+        ZONAL_TRY(
+            take_rows(e, batch, outputs.features, graph->feature_dim, e->features, "features"));
+    if (!e->no_projections)
+        ZONAL_TRY(take_rows(e, batch, outputs.projections, graph->projection_dim, e->projections,
+                            "projections"));
     *out = (zonal__features_batch){.first = first,
                                    .count = batch->count,
                                    .samples = batch->samples,
@@ -239,6 +253,7 @@ zonal_status zonal__features_create(zonal__model *model, const zonal__features_o
     (*out)->kept = 1;
     if ((*out)->share.count == 0) return ZONAL_OK;
     status = prepare(*out);
+    if (status == ZONAL_OK && !zonal__device_is_host(model->device)) status = make_loader(*out);
     if (status == ZONAL_OK) return ZONAL_OK;
     zonal__features_destroy(*out);
     *out = NULL;
@@ -255,6 +270,8 @@ zonal_status zonal__features_run(zonal__features *e, float *features, float *pro
     gathering g = into(e->model, &e->options, features, projections);
     zonal_status status;
     if (e->share.count == 0) return ZONAL_OK;
+    e->no_features = !features;
+    e->no_projections = !projections;
     status = stream(e, gather, &g);
     end_pass(e);
     return status;

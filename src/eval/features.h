@@ -62,8 +62,9 @@ zonal_status zonal__features_stream(zonal__model *model, const zonal__features_o
 zonal_status zonal__features_extract(zonal__model *model, const zonal__features_options *options,
                                      float *features, float *projections);
 
-/* The same over and over, while the model's weights change: what it takes is kept, on a device the
- * images too where they can stay there (data/feed.h), and every run sees the same views. */
+/* The same over and over, while the model's weights change: what it takes is made once and kept, on
+ * a device the images too where they can stay there (data/feed.h), and every run sees the same
+ * views. What is not wanted is not looked at either. */
 typedef struct zonal__features zonal__features;
 zonal_status zonal__features_create(zonal__model *model, const zonal__features_options *options,
                                     zonal__features **out);

@@ -40,13 +40,12 @@ static zonal_status make_extraction(const zonal__online_options *options, zonal_
     return zonal__features_create(model, &wanted, out);
 }
 
-/* Both arrays are zeroed before. *work is made by the first call. */
-static zonal_status extract(const zonal__online_options *options, zonal__model *model,
-                            zonal__source *source, int views, zonal__features **work,
+/* Both arrays are zeroed before. */
+static zonal_status extract(const zonal__online_options *options, const zonal__model *model,
+                            const zonal__source *source, int views, zonal__features *work,
                             float *features, float *projections) {
     int64_t rows = views * source->count;
-    zonal_status status = *work ? ZONAL_OK : make_extraction(options, model, source, views, work);
-    if (status == ZONAL_OK) status = zonal__features_run(*work, features, projections);
+    zonal_status status = zonal__features_run(work, features, projections);
     ZONAL_TRY(zonal__job_all(options->job, status));
     ZONAL_TRY(join_rows(options->job, features, rows * model->graph.feature_dim));
     return join_rows(options->job, projections, rows * model->graph.projection_dim);
@@ -56,8 +55,8 @@ static int leads(const zonal__online_options *options) {
     return zonal__job_rank(options->job) == 0;
 }
 
-static zonal_status run_retrieval(const zonal__online_options *options, zonal__model *model,
-                                  zonal__online_work *work, zonal__online_result *result) {
+static zonal_status run_retrieval(const zonal__online_options *options, const zonal__model *model,
+                                  const zonal__online_work *work, zonal__online_result *result) {
     int64_t count = options->queries->count, dim = model->graph.projection_dim;
     const zonal__retrieval_options retrieval = {
         .views = 2,
@@ -72,7 +71,7 @@ static zonal_status run_retrieval(const zonal__online_options *options, zonal__m
         ZONAL_NEW(&projections, 2 * count * dim, "the projections of an evaluation");
     status = zonal__job_all(options->job, status);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->queries, 2, &work->queries, NULL, projections);
+        status = extract(options, model, options->queries, 2, work->queries, NULL, projections);
     if (status == ZONAL_OK && leads(options))
         status = zonal__retrieval_run(&retrieval, projections, &found);
     zonal__free(projections);
@@ -136,22 +135,30 @@ static zonal_status classify(const zonal__online_options *options, int64_t dim, 
     return test_probe(options, dim, &asked, &result->probe_accuracy);
 }
 
-static zonal_status run_knn(const zonal__online_options *options, zonal__model *model,
-                            zonal__online_work *work, zonal__online_result *result) {
+static zonal_status run_knn(const zonal__online_options *options, const zonal__model *model,
+                            const zonal__online_work *work, zonal__online_result *result) {
     int64_t dim = model->graph.feature_dim, known = options->memory->count;
     float *features; /* the memory's rows, then those of the queries */
     zonal_status status = ZONAL_NEW(&features, (known + options->queries->count) * dim,
                                     "the features of an evaluation");
     status = zonal__job_all(options->job, status);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->memory, 1, &work->memory, features, NULL);
+        status = extract(options, model, options->memory, 1, work->memory, features, NULL);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->queries, 1, &work->queries,
+        status = extract(options, model, options->queries, 1, work->queries,
                          features + known * dim, NULL);
     if (status == ZONAL_OK && leads(options))
         status = classify(options, dim, features, features + known * dim, result);
     zonal__free(features);
     return status;
+}
+
+zonal_status zonal__online_prepare(const zonal__online_options *options, zonal__model *model,
+                                   zonal__online_work *work) {
+    int knn = options->protocol == ZONAL__ONLINE_KNN;
+    if (options->protocol == ZONAL__ONLINE_NONE) return ZONAL_OK;
+    if (knn) ZONAL_TRY(make_extraction(options, model, options->memory, 1, &work->memory));
+    return make_extraction(options, model, options->queries, knn ? 1 : 2, &work->queries);
 }
 
 void zonal__online_fini(zonal__online_work *work) {
@@ -160,8 +167,8 @@ void zonal__online_fini(zonal__online_work *work) {
     *work = (zonal__online_work){0};
 }
 
-zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
-                               zonal__online_work *work, zonal__online_result *result) {
+zonal_status zonal__online_run(const zonal__online_options *options, const zonal__model *model,
+                               const zonal__online_work *work, zonal__online_result *result) {
     *result = (zonal__online_result){.protocol = options->protocol, .probe_accuracy = NAN};
     switch (options->protocol) {
     case ZONAL__ONLINE_RETRIEVAL:

@@ -41,17 +41,21 @@ typedef struct zonal__online_result {
     double probe_accuracy;  /* of the online probe on k-NN's queries; NaN: there is none */
 } zonal__online_result;
 
-/* What one evaluation leaves for the next of the same options and model. Zero-initialise; release
- * before the model. */
+/* What all evaluations with the same options and model use. Zero-initialise; release before the
+ * model. */
 typedef struct zonal__online_work {
     zonal__features *queries, *memory;
 } zonal__online_work;
 
+/* Before the first evaluation. On a device this chooses algorithms, so it belongs to what a run
+ * does before it writes down which it uses. Each rank can fail alone. */
+zonal_status zonal__online_prepare(const zonal__online_options *options, zonal__model *model,
+                                   zonal__online_work *work);
 void zonal__online_fini(zonal__online_work *work);
 
 /* Collective. The result is rank 0's; elsewhere it has the protocol alone. */
-zonal_status zonal__online_run(const zonal__online_options *options, zonal__model *model,
-                               zonal__online_work *work, zonal__online_result *result);
+zonal_status zonal__online_run(const zonal__online_options *options, const zonal__model *model,
+                               const zonal__online_work *work, zonal__online_result *result);
 
 /* The number that is best when it is highest: R@1 or the accuracy. */
 double zonal__online_score(const zonal__online_result *result);

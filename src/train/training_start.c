@@ -122,6 +122,7 @@ static zonal_status finish_trainer(zonal__training_work *w) {
         ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
     ZONAL_TRY(ZONAL_NEW(&w->projections, rows * dim, "the projections for the monitor"));
     if (s->probe) ZONAL_TRY(ZONAL_NEW(&w->probe, probe_size(w), "a copy of the probe"));
+    ZONAL_TRY(zonal__online_prepare(&t->online, zonal__trainer_model(w->trainer), &w->online));
     if (zonal__job_count(t->job) == 1) return ZONAL_OK;
     return ZONAL_NEW(&w->first_view, s->batch * dim, "the projections for the monitor");
 }

@@ -7,11 +7,14 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
+#include "backend/training/tables.h"
+#include "core/file_read.h"
 #include "core/memory.h"
 #include "folder.h"
 #include "gpu.h"
 #include "setting.h"
 #include "train/checkpoint.h"
+#include "train/online.h"
 
 static int no_gpu(void) {
     return gpu_is_missing(gpu_device() != NULL && gpu_layers() && gpu_optimisers());
@@ -559,6 +562,63 @@ static void test_micro_batches(void) {
     check_micro_batches(ZONAL_DTYPE_BF16, 0.2);
 }
 
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+/* The algorithms that this process has measured so far; NULL after a failure. */
+static char *measured(test_folder *folder, size_t *size) {
+    const char *path = test_folder_file(folder, "algorithms.txt");
+    const zonal__training_tables *tables;
+    char *text = NULL;
+    if (CHECK_OK(zonal__device_training(gpu_device(), &tables)) &&
+        CHECK_OK(tables->autotune_write(gpu_device(), path)))
+        CHECK_OK(zonal__file_read(path, (size_t)1 << 24, &text, size));
+    return text;
+}
+
+/* A run writes down its algorithms before its first step, so those of its evaluations are to be
+ * chosen by then, and an evaluation measures nothing. */
+static void check_evaluation(test_folder *folder, zonal__trainer *t, const setting *s) {
+    const zonal__online_options online = {.protocol = ZONAL__ONLINE_RETRIEVAL,
+                                          .queries = s->source,
+                                          .augmentations = s->augmentations,
+                                          .side = 28, /* of no other test here */
+                                          .std = {1, 1, 1},
+                                          .device = gpu_device()};
+    zonal__model *model = zonal__trainer_model(t);
+    zonal__online_work work = {0};
+    zonal__online_result first, second;
+    char *texts[3] = {NULL, NULL, NULL};
+    size_t sizes[3] = {0};
+    texts[0] = measured(folder, &sizes[0]);
+    if (CHECK_OK(zonal__online_prepare(&online, model, &work))) {
+        texts[1] = measured(folder, &sizes[1]);
+        if (CHECK_OK(zonal__online_run(&online, model, &work, &first)) &&
+            CHECK_OK(zonal__online_run(&online, model, &work, &second)))
+            CHECK(first.map > 0 && first.map == second.map);
+        texts[2] = measured(folder, &sizes[2]);
+    }
+    if (texts[0] && texts[1] && texts[2]) {
+        CHECK(sizes[1] > sizes[0]);
+        CHECK(sizes[2] == sizes[1] && memcmp(texts[1], texts[2], sizes[1]) == 0);
+    }
+    for (int i = 0; i < 3; i++) zonal__free(texts[i]);
+    zonal__online_fini(&work);
+}
+
+static void test_evaluation(void) {
+    test_folder folder;
+    setting s;
+    zonal__trainer *t;
+    if (no_gpu() || !prepare(&s, "mmd-band", ZONAL_DTYPE_BF16)) return;
+    t = trained(&s.options, 2);
+    if (CHECK(test_folder_make(&folder))) {
+        if (t) check_evaluation(&folder, t, &s);
+        test_folder_remove(&folder);
+    }
+    zonal__trainer_destroy(t);
+    zonal__source_close(s.source);
+}
+
 /* ---- what goes wrong ------------------------------------------------------------------------- */
 
 /* A weight that is NaN: heard of with the metrics, and nothing has moved. */
@@ -608,6 +668,7 @@ static const test_case tests[] = {{"gradient", test_gradient},
                                   {"memory", test_memory},
                                   {"probe", test_probe},
                                   {"many_views", test_many_views},
+                                  {"evaluation", test_evaluation},
                                   {0}};
 
 int main(int argc, char **argv) {
