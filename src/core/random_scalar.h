@@ -61,10 +61,12 @@ ZONAL__SCALAR void zonal__philox(const zonal__random *random, uint64_t sample, u
     out[3] = c3;
 }
 
-/* The first 53 bits, in halves that vector units can convert: 26 and 27 of them. */
+/* (w + 1/2) 2^-53 of the first 53 bits w, in halves that vector units can convert: 26 and 27 of
+ * them. With all bits set that rounds to 1, and the largest number below 1 stands for it. */
 ZONAL__SCALAR double zonal__to_unit_interval(uint32_t high, uint32_t low) {
     int32_t upper = (int32_t)(high >> 6), lower = (int32_t)((high & 63) << 21 | low >> 11);
-    return ((upper * 0x1p27 + lower) + 0.5) * 0x1p-53;
+    double u = ((upper * 0x1p27 + lower) + 0.5) * 0x1p-53;
+    return u < 1 ? u : 0x1.fffffffffffffp-1;
 }
 
 /* log(x) for normal x > 0, within 2 ulp: x = 2^e m with m in (sqrt(1/2), sqrt(2)], and

@@ -441,6 +441,8 @@ static void test_draws(void) {
         uniform += u[0] + u[1];
     }
     CHECK_CLOSE(uniform / N, 0.5, 5 * sqrt(1 / 12.0 / N));
+    CHECK(zonal__to_unit_interval(0, 0) == 0x1p-54);
+    CHECK(zonal__to_unit_interval(UINT32_MAX, UINT32_MAX) == 1 - 0x1p-53);
     double even[8], odd[7], length = 0;
     zonal__random_normal(&random, 11, 8, even);
     zonal__random_normal(&random, 11, 7, odd);

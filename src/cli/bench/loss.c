@@ -254,6 +254,7 @@ static zonal_status measure_method(session *e, const char *method) {
         ZONAL_TRY(time_loss(s, &loss, r));
         if (before && before->batch != r->batch)
             r->exponent = log(r->ms / before->ms) / log((double)r->batch / (double)before->batch);
+        if (e->rows == 0) print_head(s); /* not before what cannot be timed is refused */
         print_row(s, r);
         before = r;
         e->rows++;
@@ -362,7 +363,6 @@ static zonal_status run(const settings *s) {
     ZONAL_TRY(zonal__list_int64(s->batches ? s->batches : batches, "--batch", 2, 1 << 24,
                                 MOST_BATCHES, e.batch, &e.batches));
     ZONAL_TRY(split_methods(&e, s->methods ? s->methods : methods));
-    print_head(s);
     for (int i = 0; i < e.methods; i++) ZONAL_TRY(measure_method(&e, e.method[i]));
     return s->torch ? compare_with_torch(&e) : ZONAL_OK;
 }
