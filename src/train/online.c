@@ -145,8 +145,8 @@ static zonal_status run_knn(const zonal__online_options *options, const zonal__m
     if (status == ZONAL_OK)
         status = extract(options, model, options->memory, 1, work->memory, features, NULL);
     if (status == ZONAL_OK)
-        status = extract(options, model, options->queries, 1, work->queries,
-                         features + known * dim, NULL);
+        status = extract(options, model, options->queries, 1, work->queries, features + known * dim,
+                         NULL);
     if (status == ZONAL_OK && leads(options))
         status = classify(options, dim, features, features + known * dim, result);
     zonal__free(features);

@@ -110,7 +110,8 @@ static void play(void *context, int64_t turn, int thread) {
     /* with an odd number of blocks the last player is nobody, and who meets it rests */
     if (i < tiles->blocks && j < tiles->blocks) meet(tiles, i, j, thread);
     atomic_store_explicit(&tiles->played[i], round + 1, memory_order_release);
-    atomic_store_explicit(&tiles->played[j], round + 1, memory_order_release);
+    /* not twice: after the first store the block may play on, and the second would undo that */
+    if (j != i) atomic_store_explicit(&tiles->played[j], round + 1, memory_order_release);
 }
 
 void zonal__cpu_tiles_run(zonal__cpu_tiles *tiles, zonal__cpu_visitor *visit, void *context) {
