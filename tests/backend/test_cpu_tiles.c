@@ -1,6 +1,6 @@
 /*
  * The order of the tiles (backend/cpu/tiles.h) among threads that can be interrupted between any
- * two of their stores, as they are once in a million runs: here after each of them. A store that
+ * two of their stores, as happens very rarely: here they are, after each of them. A store that
  * undoes another thread's leaves a tournament waiting for ever, and this test with it.
  */
 #include <stdatomic.h>
