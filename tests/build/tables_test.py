@@ -25,7 +25,7 @@ def agree():
 PLANTED = {  # a page, and a number of one of its tables that a hand has changed
     "README.md": ("| **79.9 ± 0.9** |", "| **89.9 ± 0.9** |"),
     "results/selectivity.md": ("| **75.9** |", "| **85.9** |"),
-    "docs/reproduction.md": ("| 95.4 (97.0, -1.6) |", "| 97.4 (97.0, +0.4) |"),
+    "docs/reproduction.md": ("| 87.6 (90.5, -2.9) |", "| 91.6 (90.5, +1.1) |"),
 }
 
 
