@@ -289,6 +289,23 @@ def python_step():
     return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
+# ---- CIFAR-10 ------------------------------------------------------------------------------------
+
+
+def cifar10_search():
+    """A row for each variant and view of the images it was evaluated on."""
+    rows = []
+    for run in records("cifar10-search.jsonl"):
+        for view in dict.fromkeys(result["view"] for result in run["eval"]):
+            found = {(r["protocol"], r.get("k"), r.get("temperature")): f"{100 * r['accuracy']:.1f}"
+                     for r in run["eval"] if r["view"] == view}
+            many = found.get(("knn", 200, 0.1)) or found.get(("lightly-knn", 200, 0.1), "")
+            rows.append([run["run"], f"`{run['options']}`", f"{run['step']['seconds']:.0f}",
+                         f"{run['monitor']['effective_rank']:.0f}", view, found.get(("knn", 20, 0.07), ""),
+                         many, next((v for (name, *_), v in found.items() if name == "linear"), "")])
+    return markdown(["", "options", "s", "rank", "evaluated at", "k-NN 20", "k-NN 200", "linear"], rows)
+
+
 # ---- predictions ---------------------------------------------------------------------------------
 
 CELLS = [  # a table's cell, the row of training-h200.jsonl, training images, steps (0: 200 epochs)
@@ -324,6 +341,7 @@ TABLES.update({
     "readme-demo": readme_demo,
     "readme-losses": readme_losses,
     "readme-steps": readme_steps,
+    "cifar10-search": cifar10_search,
     "reproduction-times": reproduction_times,
 })
 

@@ -35,7 +35,7 @@ typedef struct zonal__train_settings {
     int64_t max_side;
     zonal__per_channel mean, std;
     /* views; "view" holds only what was given */
-    int64_t views, side, local_views, local_side;
+    int64_t views, side, local_views, local_side, eval_side;
     int augmentation, crop;
     zonal__augmentation view;
     zonal__range local_area;

@@ -35,13 +35,18 @@ void zonal__preprocessing_of_run(const zonal__training *t, zonal__preprocessing 
     float mean[3], std[3];
     memset(out, 0, sizeof *out);
     zonal__training_normalisation(t, mean, std);
-    snprintf(out->text[SIDE], ZONAL__PREPROCESSING_TEXT, "%" PRId64, s->side);
+    snprintf(out->text[SIDE], ZONAL__PREPROCESSING_TEXT, "%d", zonal__training_eval_side(t));
     snprintf(out->text[AUGMENTATION], ZONAL__PREPROCESSING_TEXT, texture ? "texture" : "byol");
     if (texture || s->crop != ZONAL__EVAL_CROP_AUTO)
         snprintf(out->text[CROP], ZONAL__PREPROCESSING_TEXT,
                  texture || s->crop == ZONAL__EVAL_CROP_WHOLE ? "whole" : "center");
     put_channels(mean, (int)s->source.channels, out->text[MEAN]);
     put_channels(std, (int)s->source.channels, out->text[STD]);
+}
+
+void zonal__preprocessing_of_views(const zonal__training *t, zonal__preprocessing *out) {
+    zonal__preprocessing_of_run(t, out);
+    snprintf(out->text[SIDE], ZONAL__PREPROCESSING_TEXT, "%" PRId64, t->settings.side);
 }
 
 static int is_meant(int which, const char *text) {

@@ -32,6 +32,8 @@ typedef struct zonal__preprocessing {
 /* Of a run whose configuration was read. The crop of runs from before it was recorded is not known
  * but for textures. */
 void zonal__preprocessing_of_run(const zonal__training *training, zonal__preprocessing *out);
+/* The same of random views as the run was trained on, which may be smaller (--eval-side). */
+void zonal__preprocessing_of_views(const zonal__training *training, zonal__preprocessing *out);
 
 /* Of a file of weights, as far as its metadata tell. ZONAL_FORMAT for texts that cannot be meant:
  * they come from anybody, and go on into option tables and Python. */

@@ -162,7 +162,7 @@ static zonal_status probe_side(zonal__source *source, int *side) {
 static int choose_crop(const zonal__training *t) {
     const zonal__source *source = t->source;
     int shorter = source->width < source->height ? source->width : source->height;
-    int fits = shorter > 0 && shorter <= t->settings.side;
+    int fits = shorter > 0 && shorter <= zonal__training_eval_side(t);
     return fits || t->settings.augmentation == ZONAL__AUGMENTATION_TEXTURE
                ? ZONAL__EVAL_CROP_WHOLE
                : ZONAL__EVAL_CROP_CENTER;
@@ -176,8 +176,11 @@ static zonal_status settle_views(zonal__training *t) {
         s->side = shorter < USUAL_SIDE ? shorter : USUAL_SIDE;
     }
     if (s->local_side == 0) s->local_side = (3 * s->side + 6) / 7;
-    if (s->max_side == 0)
-        s->max_side = zonal__max_side((int)(s->side > s->local_side ? s->side : s->local_side));
+    if (s->max_side == 0) {
+        int64_t largest = s->side > s->local_side ? s->side : s->local_side;
+        if (largest < s->eval_side) largest = s->eval_side;
+        s->max_side = zonal__max_side((int)largest);
+    }
     if (s->source.channels == 0) s->source.channels = t->source->channels == 1 ? 1 : 3;
     if (s->augmentation == ZONAL__AUGMENTATION_AUTO)
         zonal__settle_word(t, "augmentation",

@@ -123,6 +123,8 @@ zonal_status zonal__training_refuse_changed(const char *run, const zonal__data_c
  * or the whole of it; a texture always whole. */
 void zonal__training_eval_augmentation(const zonal__training *training,
                                        zonal__augmentation *augmentation);
+/* Its width and height then. */
+int zonal__training_eval_side(const zonal__training *training);
 
 /* Whether this rank writes the run folder, evaluates and tells: rank 0. */
 int zonal__training_leads(const zonal__training *training);

@@ -167,6 +167,11 @@ void zonal__training_eval_augmentation(const zonal__training *t,
         zonal__augmentation_center_crop(augmentation);
 }
 
+int zonal__training_eval_side(const zonal__training *t) {
+    const zonal__train_settings *s = &t->settings;
+    return (int)(s->eval_side > 0 ? s->eval_side : s->side);
+}
+
 zonal_status zonal__training_check_views(const zonal__training *t) {
     const char *unused = find_unused_view(&t->settings, &t->options);
     if (!unused) return ZONAL_OK;
@@ -258,7 +263,7 @@ static zonal_status open_protocol(zonal__training *t) {
         .protocol = s->eval == ZONAL__EVAL_KNN ? ZONAL__ONLINE_KNN : ZONAL__ONLINE_RETRIEVAL,
         .queries = t->queries,
         .augmentations = t->eval_augmentations,
-        .side = (int)s->side,
+        .side = s->eval == ZONAL__EVAL_KNN ? zonal__training_eval_side(t) : (int)s->side,
         .max_side = (int)s->max_side,
         .seed = (uint64_t)s->seed,
         .device = t->trainer.device,

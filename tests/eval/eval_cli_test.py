@@ -86,9 +86,9 @@ def done_well(*arguments):
     return done.stdout
 
 
-def train(out, *arguments):
-    done_well("train", "mnist", "--out", out, "--steps", 2, "--batch", 8, "--side", SIDE,
-              "--device", "cpu", "--precision", "fp32", "--eval", "none", "--quiet", *arguments)
+def train(out, *arguments, side=SIDE, protocol="none"):
+    done_well("train", "mnist", "--out", out, "--steps", 2, "--batch", 8, "--side", side,
+              "--device", "cpu", "--precision", "fp32", "--eval", protocol, "--quiet", *arguments)
 
 
 def remove(*names):
@@ -347,6 +347,63 @@ def test_eval():
     remove("run", "mnist", "a-run-with-quite-a-long-name")
 
 
+def test_eval_side():
+    """--eval-side changes what evaluations look at, and nothing that is trained."""
+    make_images("mnist")
+    train("plain", *SMALL, "--crop", "whole", side=24, protocol="knn")
+    train("larger", *SMALL, "--eval-side", SIDE, side=24, protocol="knn")
+
+    def rows(name, *arguments):
+        done_well("embed", name, "--out", "E.npy", "--split", "test", "--quiet", *arguments)
+        features = np.load("E.npy")
+        remove("E.npy")
+        return features
+
+    def lines(name, kind):
+        with open(f"{name}/metrics.jsonl", encoding="utf-8") as file:
+            return [line for line in map(json.loads, file) if line["kind"] == kind]
+
+    @case("--eval-side: features are of larger images, the weights the same")
+    def _():
+        assert [line["loss"] for line in lines("plain", "step")] == \
+               [line["loss"] for line in lines("larger", "step")]
+        got = rows("larger")
+        assert (got == rows("plain", "--side", SIDE)).all()
+        assert not (got == rows("plain")).all()
+        assert (got != rows("larger", "--side", 24)).any()
+        assert (rows("plain") == rows("larger", "--side", 24)).all()
+
+    @case("--eval-side: the crop is chosen for it")
+    def _():
+        train("small", *SMALL, side=24)
+        for name, crop in (("small", "center"), ("larger", "whole")):
+            with open(f"{name}/config.toml", encoding="utf-8") as file:
+                assert f'crop = "{crop}"' in file.read(), name
+        remove("small")
+
+    @case("--eval-side: so does the evaluation on the way, and an exported file")
+    def _():
+        (last,) = lines("larger", "eval")[-1:]
+        results = run_json("eval", "larger", "--protocol", "knn", "--features", "backbone", "--split",
+                           "val", "--quiet")["results"]
+        assert [result["accuracy"] for result in results] == [last["accuracy"]]
+        assert f"{SIDE} px, whole" in results[0]["conditions"], results
+        done_well("export", "larger", "--out", "larger.safetensors", "--quiet")
+        assert (rows("larger.safetensors", "--data", "mnist") == rows("larger")).all()
+        remove("larger.safetensors")
+
+    @case("--eval-side: random views stay as they were trained")
+    def _():
+        found = {}
+        for name in ("plain", "larger"):
+            (found[name],) = run_json("eval", name, "--protocol", "retrieval", "--features",
+                                      "backbone", "--quiet")["results"]
+            assert "24 px" in found[name]["conditions"]
+        assert found["plain"]["map"] == found["larger"]["map"]
+
+    remove("plain", "larger", "mnist")
+
+
 # ---- bad input -----------------------------------------------------------------------------------
 
 
@@ -412,4 +469,4 @@ def refuse_networks(data):
           {"module." + name: tensor for name, tensor in state.items()})
 
 
-run_tests(test_torchvision_to_zonal, test_zonal_to_torchvision, test_eval, test_refusals)
+run_tests(test_torchvision_to_zonal, test_zonal_to_torchvision, test_eval, test_eval_side, test_refusals)

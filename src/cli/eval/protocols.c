@@ -372,6 +372,7 @@ static zonal_status run_retrieval(const zonal__subject *s, const zonal__protocol
     r.seed = seed;
     r.test = found.queries / p->views;
     r.limit = p->limit;
+    r.drawn = 1;
     add_parameter(&r, "views", NULL, p->views);
     add_parameter(&r, "candidates", NULL, (double)found.candidates);
     snprintf(r.common, sizeof r.common, "%d views, %" PRId64 " candidates", p->views,
@@ -411,6 +412,7 @@ static zonal_status run_diagnostics(const zonal__subject *s, const zonal__protoc
     r.seed = seed;
     r.test = n;
     r.limit = p->limit;
+    r.drawn = 1;
     add_parameter(&r, "views", NULL, p->views);
     snprintf(r.common, sizeof r.common, "%d views", p->views);
     snprintf(r.how, sizeof r.how, "%s", r.common);

@@ -32,11 +32,12 @@ zonal_status zonal__eval_results_add(zonal__eval_results *results, zonal__eval_r
     return status;
 }
 
-static void describe_view(const zonal__training *training,
-                          char out[ZONAL__PREPROCESSING_SENTENCE]) {
+static void describe_views(const zonal__training *training, zonal__eval_run *run) {
     zonal__preprocessing p;
     zonal__preprocessing_of_run(training, &p);
-    zonal__preprocessing_describe(&p, out);
+    zonal__preprocessing_describe(&p, run->view);
+    zonal__preprocessing_of_views(training, &p);
+    zonal__preprocessing_describe(&p, run->drawn);
 }
 
 zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
@@ -58,7 +59,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     snprintf(run->name, sizeof run->name, "%s", subject->name);
     snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
     snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
-    describe_view(&subject->training, run->view);
+    describe_views(&subject->training, run);
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
         ZONAL_TRY(zonal__run_settings_read(path, &run->settings));
@@ -220,7 +221,8 @@ void zonal__eval_result_conditions(const zonal__eval_results *results, const zon
     if (r->seed >= 0) snprintf(seed, sizeof seed, ", seed %" PRId64, r->seed);
     snprintf(out, ZONAL__EVAL_CONDITIONS,
              "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %s; %s", r->protocol, r->features,
-             r->how, seed, run->part, limit, run->data, run->step_name, run->view, run->precision);
+             r->how, seed, run->part, limit, run->data, run->step_name,
+             r->drawn ? run->drawn : run->view, run->precision);
     for (char *c = out; *c; c++) /* as it comes back from JSON, which is UTF-8 */
         if (zonal__text_utf8(c) == 0)
             *c = '?';

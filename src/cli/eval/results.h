@@ -43,7 +43,8 @@ typedef struct zonal__eval_run {
     char data[ZONAL__TRAINING_PATH];
     int own_data; /* 1: what the run was trained on */
     const char *part;
-    char view[ZONAL__PREPROCESSING_SENTENCE];
+    char view[ZONAL__PREPROCESSING_SENTENCE];  /* of an image as it is */
+    char drawn[ZONAL__PREPROCESSING_SENTENCE]; /* of random views of it */
     const char *precision;
     zonal__run_place place;              /* once all runs are there */
     char not_kept[ZONAL__EVAL_SENTENCE]; /* why its results could not be stored; "" */
@@ -53,6 +54,7 @@ typedef struct zonal__eval_result {
     int run;
     const char *protocol; /* "knn", "linear", "lightly-knn", "solo-linear", "retrieval", ... */
     const char *features; /* "backbone", "projector" */
+    int drawn;            /* 1: measured on random views */
     int variant;          /* of the protocol, where several k and T were asked for */
     int64_t seed;         /* of the evaluation; -1: it plays no part */
     int64_t train, test;  /* images; train 0: none are needed */

@@ -159,6 +159,8 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
     for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));
+    if (override_of(settings, "side"))
+        ZONAL_TRY(set_option(t, "eval-side", override_of(settings, "side")));
     ZONAL_TRY(set_option(t, "channels", s->model->spec.channels == 1 ? "1" : "3"));
     if (s->is_run) ZONAL_TRY(zonal__training_check_place(t, s->name));
     return zonal__training_open_views(t);
@@ -231,11 +233,11 @@ zonal_status zonal__subject_source(const zonal__subject *s, zonal__split split,
 
 /* ---- the views ------------------------------------------------------------------------------- */
 
-static zonal__features_options common(const zonal__subject *s, zonal__source *source) {
+static zonal__features_options common(const zonal__subject *s, zonal__source *source, int side) {
     const zonal__loader_options *loader = &s->training.trainer.loader;
     zonal__features_options o = {.source = source,
-                                 .width = loader->group[0].width,
-                                 .height = loader->group[0].height,
+                                 .width = side,
+                                 .height = side,
                                  .max_side = loader->max_side,
                                  .batch = s->batch,
                                  .threads = s->threads};
@@ -245,7 +247,7 @@ static zonal__features_options common(const zonal__subject *s, zonal__source *so
 }
 
 zonal__features_options zonal__subject_still(const zonal__subject *s, zonal__source *source) {
-    zonal__features_options o = common(s, source);
+    zonal__features_options o = common(s, source, zonal__training_eval_side(&s->training));
     o.views = 1;
     o.augmentations = &s->still;
     return o;
@@ -255,7 +257,7 @@ zonal__features_options zonal__subject_still(const zonal__subject *s, zonal__sou
 zonal__features_options zonal__subject_random(zonal__subject *s, zonal__source *source, int views,
                                               uint64_t seed) {
     const zonal__view_group *group = &s->training.trainer.loader.group[0];
-    zonal__features_options o = common(s, source);
+    zonal__features_options o = common(s, source, group->width);
     for (int v = 0; v < views; v++) s->augmentations[v] = group->augmentations[v % group->views];
     o.views = views;
     o.augmentations = s->augmentations;
@@ -267,7 +269,7 @@ zonal__features_options zonal__subject_augmented(zonal__subject *s, zonal__sourc
                                                  int usual, int64_t epochs, uint64_t seed) {
     zonal__augmentation like = s->training.trainer.loader.group[0].augmentations[0];
     zonal__augmentation *augmentation = &s->augmentations[0];
-    zonal__features_options o = common(s, source);
+    zonal__features_options o = common(s, source, zonal__training_eval_side(&s->training));
     *augmentation = like;
     if (like.kind == ZONAL__VIEW_PHOTOGRAPH) {
         if (usual) zonal__augmentation_byol(0, &like); /* whose crops and mirroring these are */

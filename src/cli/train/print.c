@@ -123,16 +123,18 @@ static void say_network(zonal__train_print *print, const zonal__training *t,
 
 static void say_data(zonal__train_print *print, const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
-    char local[64] = "";
+    char local[64] = "", evaluated[48] = "";
+    if (s->eval_side > 0 && s->eval_side != s->side)
+        snprintf(evaluated, sizeof evaluated, "; evaluated at %" PRId64, s->eval_side);
     if (s->local_views > 0)
         snprintf(local, sizeof local, " and %" PRId64 " of %" PRId64, s->local_views,
                  s->local_side);
     zonal__train_say(print, "data      %s: %" PRId64 " image%s (%s)", s->data, t->source->count,
                      zonal__text_plural(t->source->count), zonal__split_words[s->split]);
-    zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s",
+    zonal__train_say(print, "views     %" PRId64 " of %" PRId64 "%s pixels, %d channel%s, %s%s",
                      s->views, s->side, local, t->trainer.network.channels,
                      zonal__text_plural(t->trainer.network.channels),
-                     word(t, "augmentation", s->augmentation));
+                     word(t, "augmentation", s->augmentation), evaluated);
 }
 
 static void say_run(zonal__train_print *print, const zonal__training *t) {

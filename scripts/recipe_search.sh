@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Variants of a recipe, trained one after the other and evaluated while the next one trains. Each
+# leaves a line in FOLDER/records.jsonl; one that has its line is not made again, so the script can
+# be cut off at any point and started anew.
+#
+#   scripts/recipe_search.sh PROGRAM RECIPE DATA FOLDER <LIST
+#
+# A line of LIST is "name | options of zonal train | options of zonal eval; ... | note": every group
+# of options of zonal eval between semicolons is one more evaluation by k-NN and linear probe. As in
+#
+#   four views | --views 4 --lr 2e-3 | --side 32; --side 40
+#
+#   SPLIT=val        the images to evaluate on: val or test
+#   SECONDS_LEFT=    no variant begins with less than a minute of these left
+#   DEVICE=cuda      where
+set -euo pipefail
+program=$1 recipe=$2 data=$3 folder=$4
+limit=${SECONDS_LEFT:-1000000000}
+mkdir -p "$folder"
+evaluation=
+
+evaluate() { # name, options of training, groups of options of zonal eval
+    local run=$folder/$1 group i=0
+    local groups=()
+    IFS=';' read -ra groups <<<"${3:- }"
+    for group in "${groups[@]}"; do
+        local given=()
+        read -ra given <<<"$group"
+        for protocol in knn linear; do
+            local more=()
+            [[ $protocol == knn ]] && more=(--k "20,200" --temperature "0.07,0.1")
+            "$program" eval "$run" --protocol "$protocol" "${more[@]}" --features backbone \
+                --split "${SPLIT:-val}" --device "${DEVICE:-cuda}" --quiet "${given[@]}" \
+                --out "$run/found-$((i++)).json" >/dev/null
+        done
+    done
+    python3 - "$run" "$1" "$2" "$folder/records.jsonl" <<'EOF'
+import glob
+import json
+import sys
+
+run, name, options, records = sys.argv[1:]
+last = {}
+with open(f"{run}/metrics.jsonl", encoding="utf-8") as file:
+    for line in map(json.loads, file):
+        last[line["kind"]] = line
+found = []
+for path in sorted(glob.glob(f"{run}/found-*.json")):
+    with open(path, encoding="utf-8") as file:
+        for result in json.load(file)["results"]:
+            pixels, crop = result["conditions"].split("; ")[3].split(", ")[:2]
+            kept = {key: result[key] for key in ("protocol", "k", "temperature", "l2", "part", "train",
+                                                 "test", "accuracy") if key in result}
+            found.append({"view": f"{pixels}, {crop}", **kept})
+line = {"run": name, "options": options, "step": last["step"], "monitor": last["monitor"], "eval": found}
+with open(records, "a", encoding="utf-8") as file:
+    file.write(json.dumps(line) + "\n")
+shown = [f"{r['view']} {r['protocol']}{' ' + str(r['k']) if 'k' in r else ''} {100 * r['accuracy']:.1f}"
+         for r in found if r.get("temperature", 0) != (0.1 if r.get("k") == 20 else 0.07)]
+print(f"{name}: {last['step']['seconds']:.0f} s, rank {last['monitor']['effective_rank']:.0f}; "
+      + "; ".join(shown), flush=True)
+EOF
+    rm -rf "$run/checkpoints"
+}
+
+while IFS='|' read -r name options evals _; do
+    name=$(xargs <<<"$name") options=$(xargs <<<"$options")
+    [[ -z $name || $name == \#* ]] && continue
+    if grep -qs "\"run\": \"$name\"," "$folder/records.jsonl"; then continue; fi
+    left=$((limit - SECONDS))
+    if ((left < 60)); then
+        echo "no time is left for $name"
+        continue
+    fi
+    rm -rf "${folder:?}/$name"
+    read -ra given <<<"$options"
+    if timeout -s TERM "$left" "$program" train --config "$recipe" --data "$data" --eval none \
+        --checkpoint-every 1000000000 --keep 1 --no-tensorboard --device "${DEVICE:-cuda}" --quiet \
+        --out "$folder/$name" "${given[@]}" </dev/null; then
+        [[ -n $evaluation ]] && wait "$evaluation"
+        evaluate "$name" "$options" "$evals" &
+        evaluation=$!
+    fi
+done
+wait
