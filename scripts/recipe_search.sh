@@ -10,6 +10,8 @@
 #
 #   four views | --views 4 --lr 2e-3 | --side 32; --side 40
 #
+# The status is 1 where a variant or its evaluation failed; the others go on.
+#
 #   SPLIT=val        the images to evaluate on: val or test
 #   SECONDS_LEFT=    no variant begins with less than a minute of these left
 #   DEVICE=cuda      where
@@ -18,6 +20,12 @@ program=$1 recipe=$2 data=$3 folder=$4
 limit=${SECONDS_LEFT:-1000000000}
 mkdir -p "$folder"
 evaluation=
+failed=0
+
+join() { # the evaluation that is under way
+    if [[ -n $evaluation ]] && ! wait "$evaluation"; then failed=1; fi
+    evaluation=
+}
 
 evaluate() { # name, options of training, groups of options of zonal eval
     local run=$folder/$1 group i=0
@@ -77,9 +85,12 @@ while IFS='|' read -r name options evals _; do
     if timeout -s TERM "$left" "$program" train --config "$recipe" --data "$data" --eval none \
         --checkpoint-every 1000000000 --keep 1 --no-tensorboard --device "${DEVICE:-cuda}" --quiet \
         --out "$folder/$name" "${given[@]}" </dev/null; then
-        [[ -n $evaluation ]] && wait "$evaluation"
+        join
         evaluate "$name" "$options" "$evals" &
         evaluation=$!
+    else
+        failed=1
     fi
 done
-wait
+join
+exit "$failed"

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""scripts/recipe_search.sh: a line for each variant, none twice, and none for one that failed.
+ZONAL_PROGRAM is the program to test."""
+import json
+import os
+import shutil
+import struct
+import subprocess
+
+from harness import PROGRAM, SOURCE, case, run_tests
+
+LIST = """
+# a comment
+two views | --views 2 --lr 2e-3 | --side 8; --side 12 --crop whole | a note
+wrong     | --views two |
+larger    | --eval-side 12
+"""
+
+
+def write_idx(part, count):
+    """Noise, lighter where the class is higher."""
+    pixels = bytearray(os.urandom(count * 64))
+    for i in range(count):
+        for j in range(64):
+            pixels[64 * i + j] = pixels[64 * i + j] // 2 + 12 * (i % 10)
+    with open(f"images/{part}-images-idx3-ubyte", "wb") as file:
+        file.write(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
+    with open(f"images/{part}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
+
+
+def search():
+    environment = {**os.environ, "DEVICE": "cpu"}
+    done = subprocess.run([f"{SOURCE}/scripts/recipe_search.sh", PROGRAM, "recipe.toml", "images", "runs"],
+                          input=LIST, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr  # by the wrong one
+    with open("runs/records.jsonl", encoding="utf-8") as file:
+        return done, [json.loads(line) for line in file]
+
+
+def test_search():
+    os.mkdir("images")
+    write_idx("train", 400)
+    write_idx("t10k", 20)
+    with open("recipe.toml", "w", encoding="utf-8") as recipe:
+        recipe.write('side = 8\nwidth = 0.125\nprojector = "8-4"\nbatch = 16\nsteps = 2\nval-share = 0.25\n')
+
+    @case("a record for each variant that was trained, with every evaluation that was asked for")
+    def _():
+        done, lines = search()
+        assert "--views" in done.stderr, done.stderr
+        assert [(line["run"], line["options"]) for line in lines] == \
+            [("two views", "--views 2 --lr 2e-3"), ("larger", "--eval-side 12")]
+        views = [[result["view"] for result in line["eval"]] for line in lines]
+        assert views == [["8 px, whole"] * 5 + ["12 px, whole"] * 5, ["12 px, whole"] * 5], views
+        assert all(line["step"]["step"] == 2 for line in lines)
+        for result in (result for line in lines for result in line["eval"]):
+            assert result["part"] == "val" and result["train"] + result["test"] == 400, result
+        assert not os.path.exists("runs/larger/checkpoints")
+
+    @case("what has a record is not made again")
+    def _():
+        before = os.path.getmtime("runs/larger")
+        assert len(search()[1]) == 2
+        assert os.path.getmtime("runs/larger") == before
+
+    shutil.rmtree("images")
+    shutil.rmtree("runs")
+    os.remove("recipe.toml")
+
+
+run_tests(test_search)
