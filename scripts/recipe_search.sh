@@ -45,6 +45,7 @@ evaluate() { # name, options of training, groups of options of zonal eval
     python3 - "$run" "$1" "$2" "$folder/records.jsonl" <<'EOF'
 import glob
 import json
+import re
 import sys
 
 run, name, options, records = sys.argv[1:]
@@ -56,10 +57,10 @@ found = []
 for path in sorted(glob.glob(f"{run}/found-*.json")):
     with open(path, encoding="utf-8") as file:
         for result in json.load(file)["results"]:
-            pixels, crop = result["conditions"].split("; ")[3].split(", ")[:2]
+            view = re.findall(r"; (\d+ px, \w+), mean ", result["conditions"])[-1]
             kept = {key: result[key] for key in ("protocol", "k", "temperature", "l2", "part", "train",
                                                  "test", "accuracy") if key in result}
-            found.append({"view": f"{pixels}, {crop}", **kept})
+            found.append({"view": view, **kept})
 line = {"run": name, "options": options, "step": last["step"], "monitor": last["monitor"], "eval": found}
 with open(records, "a", encoding="utf-8") as file:
     file.write(json.dumps(line) + "\n")

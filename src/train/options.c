@@ -177,7 +177,7 @@ const zonal__option zonal__train_table[] = {
          "whole; auto: the whole of textures and of images no larger than they are evaluated at"),
     WHOLE("eval-side", eval_side, "0", 0, 1024,
           "width and height at which images are evaluated, but for random views; 0: the side of "
-          "the views. Networks trained on small views are often better at a third more"),
+          "the views"),
     RANGE("view-area", view.area, "byol: share of the image; 0.08,1 unless given"),
     RANGE("local-area", local_area, "byol: the same for local views; 0.05,0.4 unless given"),
     RANGE("view-aspect", view.aspect, "byol: width over height; 0.75,1.333 unless given"),
