@@ -326,6 +326,8 @@ def cifar10_published():
     rows = []
     for run in records("cifar10-test.jsonl"):
         found = {r["protocol"]: f"**{100 * r['accuracy']:.1f}**" for r in run["eval"] if "whole" in r["view"]}
+        if not found:
+            continue
         given = run["options"].split()
         views = given[given.index("--views") + 1] if "--views" in given else "4"
         rows.append(["`mmd-band`", f"{run['step']['epoch']}", views, found["lightly-knn"], found["linear"]])
