@@ -318,6 +318,7 @@ PUBLISHED = [  # name, epochs, views, k-NN with k = 200, linear
     ("SimCLR, solo-learn", 1000, "2", "", "90.7"),
     ("VICReg, solo-learn", 1000, "2", "", "92.1"),
     ("BYOL, solo-learn", 1000, "2", "", "92.6"),
+    ("MoCo v3, solo-learn", 1000, "2", "", "93.1"),
 ]
 
 
