@@ -88,6 +88,7 @@ if [[ $task != build ]]; then
 fi
 if [[ $task == ci ]]; then
     need python3-torch module torch                 # the losses as its modules
+    need python3-torchvision module torchvision     # loads what zonal export writes
     need python3-sklearn module sklearn             # logistic regression and k-NN to compare with
     need dataset-fashion-mnist test -d /usr/share/datasets/fashion-mnist # real images to learn on
     need libopenmpi-dev has mpicc                   # ranks over MPI
