@@ -220,11 +220,12 @@ typedef struct zonal_plan_info {
     size_t size; /* ZONAL_PLAN_INFO_INIT sets it */
     double bias; /* a_0 (MMD), 0 (KSD), -norm (KL), 0 (sliced) */
     double norm; /* 1 - a_0 (MMD), (d-1) phi'(1)/2 (KSD), C_norm (KL); sliced: the divisor in use */
-    double derivative; /* psi'(1), or phi'(1)/C_norm for KL: what the collapse threshold needs; else
-                          0 */
+    /* psi'(1); phi'(1)/C_norm for KL; SIGReg, which collapses to the origin: how fast it falls as
+     * |z|^2/d grows from 0. What the collapse threshold needs. Of sliced losses without times_n. */
+    double derivative;
     /* q: near uniform points D grows by q |M - I/d|_F^2 with their second moment M = mean x x^T:
-     * b_2 d/(d-1), with b_2 = u (1 - u/2) N_2/C_norm, u = a_2/(a_0 N_2), for KL; what selectivity
-     * needs. SIGReg: 0. */
+     * b_2 d/(d-1), with b_2 = u (1 - u/2) N_2/C_norm, u = a_2/(a_0 N_2), for KL; for SIGReg near
+     * N(0, I), with x = z/sqrt(d). What selectivity needs. Of sliced losses without times_n. */
     double anisotropy;
     double fit_error;     /* checked bound on the profile's fit, 0 where none is used */
     size_t scratch_bytes; /* memory held beyond input and gradient; 0 of a plan that is only
@@ -270,7 +271,8 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan
  *     L = (1 - lambda) L_inv + lambda * mean over views v of gain * D(z_v)
  *     L_inv = mean over n, v of |x_nv - mu_n|^2,   mu_n = mean over the global views of x_nv
  *
- * with x = z/|z| (for SIGReg: z as it is), and the gradient flowing through mu_n as well.
+ * with x = z/|z|, and the gradient flowing through mu_n as well. For SIGReg, as in LeJEPA's code, x
+ * is z as it is, and the mean is over the elements of rows too: |x_nv - mu_n|^2/d.
  */
 typedef enum zonal_gain {
     /* The gain whose selectivity S is 10 (SUSReg: 20) at the default lambda, and at least 1.15 f*;

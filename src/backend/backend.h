@@ -77,7 +77,8 @@ typedef struct zonal__problem {
     double degree1, degree2;   /* MOMENTS, PAIRS: b_1, b_2, the shares of degrees 1 and 2 in psi */
     const zonal__sliced *sliced;
     int64_t views, global_views; /* INVARIANCE: x is [views][rows][dim] */
-    int raw_rows; /* INVARIANCE: 1: rows enter as they are, without normalisation (SIGReg) */
+    /* INVARIANCE: 1: rows enter as they are, and the mean is over their elements too (SIGReg) */
+    int raw_rows;
     double offset, factor; /* PAIRS, KL, MOMENTS, SLICED: of the value that is written */
     zonal_dtype dtype;     /* of x and gradient; devices alone: the host goes by the precision */
     double lambda, gain, threshold; /* OBJECTIVE */
@@ -98,8 +99,8 @@ typedef enum zonal__operation {
     ZONAL__MOMENTS,
     /* value[0] = mean over slices of EP(a); gradient of that. */
     ZONAL__SLICED,
-    /* value[0] = mean over n, v of |x_nv - mu_n|^2; its gradient times scale is ADDED to gradient.
-     */
+    /* value[0] = mean over n, v of |x_nv - mu_n|^2, divided by d for raw rows; its gradient times
+     * scale is ADDED to gradient. */
     ZONAL__INVARIANCE,
     /* value[k] = 1/B^2 sum over i != j of psi_k(c_ij) for k < n_psi, in one pass over the pairs;
      * value[n_psi + i] = max over j != i of c_ij, the nearest neighbour's cosine, for each row i.
@@ -118,6 +119,13 @@ typedef enum zonal__operation {
     ZONAL__OBJECTIVE,
     ZONAL__OPERATIONS
 } zonal__operation;
+
+/* What INVARIANCE divides its sum by; "batch" has the rows of all ranks. Raw rows are compared with
+ * N(0, I), under which |z|^2 is d on average: divided by d they weigh as much as unit rows, and as
+ * in LeJEPA's code. */
+static inline double zonal__invariance_count(const zonal__problem *problem, int64_t batch) {
+    return (double)batch * (double)problem->views * (problem->raw_rows ? (double)problem->dim : 1);
+}
 
 typedef struct zonal__work zonal__work; /* each operation defines its own */
 

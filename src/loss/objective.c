@@ -113,9 +113,8 @@ static zonal_status weigh(const zonal_objective_options *options, const zonal_pl
     double unit_selectivity, scale;
     /* the plan's numbers are those of the normalised discrepancy */
     scale = (options->loss.raw_value ? loss.norm : 1) *
-            (options->loss.discrepancy == ZONAL_DISCREPANCY_SUSREG && options->loss.sliced.times_n
-                 ? (double)loss.batch
-                 : 1);
+            (zonal__plan_problem(plan)->sliced && options->loss.sliced.times_n ? (double)loss.batch
+                                                                               : 1);
     double v = (double)views, g = (double)global_views;
     *info = (zonal_objective_info){.size = sizeof *info,
                                    .k = 1 + (v - 2 * g) / (g * v),

@@ -280,7 +280,7 @@ static zonal_status build_sliced(zonal_plan *plan) {
                                  plan->dim, &plan->tables));
     plan->info.norm = plan->tables.divisor;
     plan->info.derivative = plan->tables.derivative;
-    plan->info.anisotropy = plan->tables.degree2 * degree2_scale(plan);
+    plan->info.anisotropy = plan->tables.anisotropy;
     plan->problem.factor =
         (options->sliced.times_n ? (double)plan->batch : 1) / plan->tables.divisor;
     plan->operation = ZONAL__SLICED;

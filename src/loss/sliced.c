@@ -86,21 +86,34 @@ static void place_knots(const zonal_sliced_options *options, zonal__sliced *slic
 /* exp(i tau a.u) = sum over l of i^l N_l j_l(tau) P_l(a.u), so the mean over directions of
  * exp(i tau a.(u - v)) has N_l j_l(tau)^2 at degree l; j_2 is (tau/2)^2/((d/2)(d/2+1)) times the
  * marginal's characteristic function in d + 4 dimensions. */
-static zonal_status degree2_share(const zonal__sliced_tables *tables, int64_t dim, double *share) {
+static zonal_status sphere_anisotropy(const zonal__sliced_tables *tables, int64_t dim, double *q) {
     const zonal__sliced *sliced = &tables->sliced;
     double d = (double)dim, multiplicity = (d - 1) * (d + 2) / 2;
     double *marginal;
     zonal_status status;
-    *share = 0;
+    *q = 0;
     ZONAL_TRY(ZONAL_NEW(&marginal, sliced->knots, "the knots"));
     status = sphere_targets(sliced, dim + 4, marginal);
     for (int k = 0; status == ZONAL_OK && k < sliced->knots; k++) {
         double tau = (sliced->knot0 + k * sliced->step) * sliced->row_scale;
         double j2 = tau * tau / (d * (d + 2)) * marginal[k];
-        *share += tables->weight[k] * multiplicity * j2 * j2 / tables->divisor;
+        *q += tables->weight[k] * multiplicity * j2 * j2 / tables->divisor * d / (d - 1);
     }
     zonal__free(marginal);
     return status;
+}
+
+/* SIGReg of normal rows with the covariance d M, tr M = 1: along a their variance is 1 + v, where
+ * v = a.(d M - I) a has the mean square 2 |d M - I|^2/(d (d + 2)), and the characteristic function
+ * exp(-t^2 (1 + v)/2) is -v t^2/2 exp(-t^2/2) off its target. */
+static double normal_anisotropy(const zonal__sliced_tables *tables, int64_t dim) {
+    const zonal__sliced *sliced = &tables->sliced;
+    double d = (double)dim, sum = 0;
+    for (int k = 0; k < sliced->knots; k++) {
+        double t = sliced->knot0 + k * sliced->step, off = t * t / 2 * tables->target[k];
+        sum += tables->weight[k] * off * off / tables->divisor;
+    }
+    return 2 * d / (d + 2) * sum;
 }
 
 /* The value at collapse is a difference from 1: a share of the weights' sum below this has less
@@ -145,12 +158,16 @@ zonal_status zonal__sliced_init(zonal_discrepancy discrepancy, const zonal_slice
         if (!susreg) *target = gauss;
         collapse +=
             tables->weight[k] * (susreg ? 1 - *target * *target : (1 - *target) * (1 - *target));
-        bend += tables->weight[k] * t * t * scale / (double)dim;
+        /* of cos(t u) about u = 0: on the sphere its square's mean, else its distance from the
+         * target */
+        bend += tables->weight[k] * t * t * (susreg ? scale / (double)dim : 1 - *target);
     }
     if (options->collapse_normalised) ZONAL_TRY(check_divisor(sliced, collapse, scale));
     tables->divisor = options->collapse_normalised ? collapse : 1;
-    tables->derivative = susreg ? bend / tables->divisor : 0;
-    return susreg ? degree2_share(tables, dim, &tables->degree2) : ZONAL_OK;
+    tables->derivative = bend / tables->divisor;
+    if (susreg) return sphere_anisotropy(tables, dim, &tables->anisotropy);
+    tables->anisotropy = normal_anisotropy(tables, dim);
+    return ZONAL_OK;
 }
 
 void zonal__sliced_fini(zonal__sliced_tables *tables) {

@@ -10,9 +10,9 @@ typedef struct zonal__sliced_tables {
     zonal__sliced sliced; /* points at the arrays below */
     double *weight, *target;
     double divisor; /* the expected value at collapse, or 1 */
-    /* Of the divided statistic, in the mean over directions; 0 for SIGReg: */
-    double derivative; /* in c at c = 1, as psi'(1) is */
-    double degree2;    /* its share of degree 2, as b_2 is */
+    /* Of the divided statistic, in the mean over directions: */
+    double derivative; /* as psi'(1): by so much D falls with the variance of rows near collapse */
+    double anisotropy; /* q of zonal_plan_info */
 } zonal__sliced_tables;
 
 #define ZONAL__SLICED_SCALE 1e8 /* the largest s^2; the induced kernel's quadrature serves 1e4 */

@@ -265,7 +265,7 @@ void oracle_invariance(const zonal__problem *problem, const double *x, double *v
     rows r = make_rows(views * n, d, x, problem->raw_rows || problem->unit_rows);
     long double *mu = alloc(d, sizeof *mu), *pull = alloc(d, sizeof *pull),
                 *g = alloc(d, sizeof *g);
-    long double sum = 0;
+    long double sum = 0, count = (long double)(n * views) * (problem->raw_rows ? d : 1);
     for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k < d; k++) {
             mu[k] = pull[k] = 0;
@@ -281,13 +281,12 @@ void oracle_invariance(const zonal__problem *problem, const double *x, double *v
             for (int64_t k = 0; k < d; k++)
                 g[k] = r.x[at * d + k] - mu[k] - (v < globals ? pull[k] : 0);
             if (!problem->raw_rows)
-                project(&r, at, g, 2.0L / (n * views), gradient);
+                project(&r, at, g, 2 / count, gradient);
             else
-                for (int64_t k = 0; k < d; k++)
-                    gradient[at * d + k] = (double)(2 * g[k] / (n * views));
+                for (int64_t k = 0; k < d; k++) gradient[at * d + k] = (double)(2 * g[k] / count);
         }
     }
-    *value = (double)(sum / (n * views));
+    *value = (double)(sum / count);
     free(mu);
     free(pull);
     free(g);

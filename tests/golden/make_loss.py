@@ -323,9 +323,11 @@ def sliced(case, rows):
     if case["raw"]:
         value *= divisor
         gradient = [[divisor * g for g in row] for row in gradient]
-    end = mpf(0)
     if susreg:  # d/dc of the expected divided statistic of two points, at c = 1, doubled for pairs
         end = mp.fsum(w * t * t for t, w, _ in table) * mpf(case["parameter"]) / d / divisor
+    else:  # how fast it falls as rows leave the origin: of u = +-sqrt(v), by the variance v
+        end = -mp.diff(lambda v: mp.fsum(w * (mp.cos(t * mp.sqrt(v)) - f) ** 2 for t, w, f in table),
+                       0).real / divisor
     return dict(value=value, gradient=gradient, norm=divisor, bias=mpf(0), derivative=end)
 
 
@@ -339,7 +341,9 @@ def compute(case, rows):
 
 
 def invariance(rows, batch, views, global_views, raw):
+    """Of unit rows the squared distance; of raw ones, as in LeJEPA's code, its mean over the elements."""
     d = rows.d
+    count = batch * views * (d if raw else 1)
     x = [rows.raw(i) if raw else rows.unit(i) for i in range(batch * views)]
     total, gradient = mpf(0), [None] * (batch * views)
     for n in range(batch):
@@ -349,11 +353,11 @@ def invariance(rows, batch, views, global_views, raw):
         total += mp.fsum(a * a for row in away for a in row)
         pull = [mp.fsum(row[k] for row in away) / global_views for k in range(d)]
         for v in range(views):
-            g = [2 * (away[v][k] - (pull[k] if v < global_views else 0)) / (batch * views)
+            g = [2 * (away[v][k] - (pull[k] if v < global_views else 0)) / count
                  for k in range(d)]
             at = v * batch + n
             gradient[at] = g if raw else project(g, view[v], rows.norm[at])
-    return total / (batch * views), gradient
+    return total / count, gradient
 
 
 class Part:
@@ -379,7 +383,8 @@ def objective(case, rows):
     parts = [compute(case, Part(rows, v * batch, batch)) for v in range(views)]
     k = 1 + mpf(views - 2 * global_views) / (global_views * views)
     derivative = parts[0]["derivative"]
-    threshold = (1 - lam) * k / (lam * derivative) if derivative > 0 else mpf(0)
+    slope = derivative * (batch if case.get("times_n") else 1)
+    threshold = (1 - lam) * k / (lam * slope)
     gain = {"unit": mpf(1), "batch": mpf(batch), "value": mpf(case["gain_value"]),
             "margin": mpf(case["gain_value"]) * threshold}[case["gain"]]
     mean = mp.fsum(p["value"] for p in parts) / views

@@ -142,18 +142,58 @@ static void test_sliced(void) {
     }
 }
 
+/* SIGReg of normal rows in 4 dimensions whose variance is 1 + e along two axes and 1 - e along the
+ * others: along a direction it is 1 + e (2 u - 1), and u, the square of two of its coordinates, is
+ * uniform on [0, 1]. Their M has four eigenvalues (1 +- e)/4, so |M - I/4|^2 = e^2/4. */
+static void test_normal(void) {
+    enum { KNOTS = 17, POINTS = 1000, DIM = 4, BATCH = 256 };
+    double e = 1e-3, step = 3. / (KNOTS - 1), sum = 0;
+    for (int k = 0; k < KNOTS; k++)
+        for (int i = 0; i < POINTS; i++) {
+            double t = k * step, v = e * (2 * (i + 0.5) / POINTS - 1);
+            double off = exp(-t * t / 2 * (1 + v)) - exp(-t * t / 2);
+            sum += (k == 0 || k == KNOTS - 1 ? 1 : 2) * step * exp(-t * t / 2) * off * off / POINTS;
+        }
+    /* within 1e-5: e^2 and the mid-point rule's error */
+    CHECK_CLOSE(anisotropy("sigreg", DIM) / (BATCH * sum / (e * e / DIM)), 1, 1e-5);
+}
+
+/* Rows +-e sqrt(d) along every axis have the variance e^2 along any direction, and |z|^2/d = e^2:
+ * SIGReg falls from its value at the origin by e^2 times what the threshold is made of. */
+static void test_origin(void) {
+    enum { DIM = 6, BATCH = 2 * DIM };
+    double e = 1e-3, value[2] = {NAN, NAN}, x[BATCH * DIM] = {0};
+    zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
+    zonal_objective_info info = ZONAL_OBJECTIVE_INFO_INIT;
+    zonal_plan *plan = NULL;
+    if (!CHECK_OK(zonal_objective_defaults("sigreg", &options))) return;
+    options.loss.precision = ZONAL_PRECISION_DOUBLE;
+    CHECK_OK(zonal_objective_describe(&options, 2, 2, BATCH, DIM, &info));
+    if (!CHECK_OK(zonal_plan_create(&options.loss, BATCH, DIM, &plan))) return;
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < BATCH; k++)
+            x[k * DIM + k / 2] = i * (k % 2 ? -1 : 1) * e * sqrt((double)DIM);
+        CHECK_OK(zonal_plan_execute(plan, x, &value[i], NULL));
+    }
+    /* f* = (1-lambda) K/(lambda slope), with lambda = .05 and K = 1/2; within 1e-5: e^2 */
+    CHECK_CLOSE((value[0] - value[1]) / (e * e) * info.threshold / (0.95 * 0.5 / 0.05), 1, 1e-5);
+    zonal_plan_destroy(plan);
+}
+
 /* ---- what follows ------------------------------------------------------------------------------
  */
 
 /* At d = 256, batch 256, two views, computed apart from this library (with mpmath, from the
- * multiplicities and exp(-t L_l) alone; SUSReg by hand); gain = batch, KL at a margin of 1.15. */
+ * multiplicities and exp(-t L_l) alone; SUSReg and SIGReg by hand, for whose q an integral gives
+ * .992/2 * 256 * 3/4 sqrt(pi) 1.5^-2.5); gain = batch, KL at a margin of 1.15. */
 static void test_known(void) {
     static const struct {
         const char *method;
         double selectivity, within;
     } known[] = {{"mmd-heat", 14.3, 0.05},     {"ksd-heat", 14.6, 0.05},
                  {"mmd-band", 4.8, 0.05},      {"ksd-band", 4.7497842, 1e-6},
-                 {"kl-heat", 5.2553453, 1e-6}, {"susreg", 21, 0.5}};
+                 {"kl-heat", 5.2553453, 1e-6}, {"susreg", 21, 0.5},
+                 {"sigreg", 0.0775, 0.0005}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
         zonal_gain gain = strcmp(known[i].method, "kl-heat") ? ZONAL_GAIN_BATCH : ZONAL_GAIN_MARGIN;
@@ -181,7 +221,7 @@ static void test_usual(void) {
             }
 }
 
-/* Another lambda shifts the weight; a gain near collapse is raised; nothing is known of SIGReg. */
+/* Another lambda shifts the weight; a gain near collapse is raised; SIGReg's is LeJEPA's. */
 static void test_usual_bounds(void) {
     zonal_objective_options options = ZONAL_OBJECTIVE_OPTIONS_INIT;
     zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
@@ -194,7 +234,7 @@ static void test_usual_bounds(void) {
     CHECK_OK(describe("mmd-heat", -1, ZONAL_GAIN_AUTO, 0, 1, 1, 256, &info)); /* K = 0 */
     CHECK(info.gain == 256);
     CHECK_OK(describe("sigreg", -1, ZONAL_GAIN_AUTO, 0, 2, 2, 256, &info));
-    CHECK(info.gain == 1);
+    CHECK(info.gain == 1 && info.margin > 1);
     CHECK_OK(zonal_objective_defaults("kl-heat", &options));
     CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
     CHECK_CLOSE(info.margin, 1.15, 1e-14);
@@ -204,8 +244,8 @@ static void test_usual_bounds(void) {
 }
 
 static void test_gains(void) {
-    static const char *const methods[] = {"mmd-heat", "ksd-band", "kl-heat", "susreg"};
-    for (int m = 0; m < 4; m++) {
+    static const char *const methods[] = {"mmd-heat", "ksd-band", "kl-heat", "susreg", "sigreg"};
+    for (int m = 0; m < 5; m++) {
         zonal_objective_info info = ZONAL_OBJECTIVE_INFO_INIT, again = ZONAL_OBJECTIVE_INFO_INIT;
         if (!CHECK_OK(describe(methods[m], 0.1, ZONAL_GAIN_SELECTIVITY, 7, 4, 2, 64, &info)))
             continue;
@@ -253,9 +293,7 @@ static void test_refusals(void) {
     CHECK_OK(zonal_objective_defaults("mmd-heat", &options));
     CHECK_FAILS(zonal_objective_describe(NULL, 2, 2, 8, 8, &info), ZONAL_ARGUMENT, "options");
     CHECK_FAILS(zonal_objective_describe(&options, 2, 2, 8, 8, NULL), ZONAL_ARGUMENT, "info");
-    CHECK_FAILS(describe("sigreg", -1, ZONAL_GAIN_SELECTIVITY, 5, 2, 2, 64, &info), ZONAL_ARGUMENT,
-                "selectivity");
-    CHECK_FAILS(describe("sigreg", -1, ZONAL_GAIN_MARGIN, 5, 2, 2, 64, &info), ZONAL_ARGUMENT,
+    CHECK_FAILS(describe("mmd-chordal", -1, ZONAL_GAIN_MARGIN, 5, 2, 2, 64, &info), ZONAL_ARGUMENT,
                 "collapse threshold");
     CHECK_FAILS(describe("mmd-heat", 0, ZONAL_GAIN_SELECTIVITY, 5, 2, 2, 64, &info), ZONAL_ARGUMENT,
                 "lambda = 0");
@@ -268,7 +306,8 @@ static void test_refusals(void) {
 }
 
 static const test_case tests[] = {{"moments", test_moments},   {"integrals", test_integrals},
-                                  {"sliced", test_sliced},     {"known", test_known},
+                                  {"sliced", test_sliced},     {"normal", test_normal},
+                                  {"origin", test_origin},     {"known", test_known},
                                   {"usual", test_usual},       {"usual bounds", test_usual_bounds},
                                   {"gains", test_gains},       {"objective", test_objective},
                                   {"refusals", test_refusals}, {0}};

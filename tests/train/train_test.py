@@ -428,7 +428,7 @@ def test_refusals():
     refused("epochs and steps", 2, "--epochs", "train", *TEXTURES, "--epochs", 2, "--steps", 3)
     refused("gain and margin", 2, "--margin", "train", *TEXTURES, "--gain", "unit", "--margin", 2)
     refused("no gain", 2, "--gain", "train", *TEXTURES, "--gain", 0)
-    refused("a margin without threshold", 2, "not known", "train", *TEXTURES, "--method", "sigreg", "--margin", 2)
+    refused("a margin without threshold", 2, "not known", "train", *TEXTURES, "--lambda", 0, "--margin", 2)
     refused("a projector that is none", 2, "--projector", "train", *tiny(projector="12-x"))
     refused("a long warm-up", 2, "--warmup", "train", *TEXTURES, "--steps", 2, "--warmup", 9)
     refused("k-NN without classes", 2, "classes", "train", *tiny(eval="knn"))

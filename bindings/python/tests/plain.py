@@ -178,7 +178,8 @@ def sigreg(z, slices, step=0, seed=0):
 def invariance(z, global_views, of_unit_rows=True):
     x = unit(z) if of_unit_rows else z
     centre = x[:global_views].mean(0)
-    return ((x - centre) ** 2).sum(-1).mean()
+    away = (x - centre) ** 2
+    return away.sum(-1).mean() if of_unit_rows else away.mean()  # LeJEPA's code: over all elements
 
 
 def objective(z, discrepancy, lam, gain, global_views, of_unit_rows=True):

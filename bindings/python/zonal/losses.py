@@ -267,7 +267,7 @@ class Parts(NamedTuple):
     """What the last call of SphereJEPALoss found, in float64 on the device of the views."""
 
     total: torch.Tensor
-    invariance: torch.Tensor  # mean of |x_nv - mu_n|^2
+    invariance: torch.Tensor  # mean of |x_nv - mu_n|^2; sigreg: divided by d
     discrepancy: torch.Tensor  # mean over views of D
     gain: torch.Tensor  # the factor of the discrepancy
     threshold: torch.Tensor  # of the gain, below which training collapses; 0: not known for this method

@@ -4,6 +4,8 @@
  *     value     mean over n, v of |x_nv - mu_n|^2,   mu_n = mean over the global views of x_nv
  *     gradient  2/(B V) (x_nv - mu_n - [v < V_g] (sum over u of (x_nu - mu_n))/V_g)
  *
+ * and both divided by d for raw rows.
+ *
  * A turn takes some samples with all their views. The differences are taken in double: between
  * views that agree to many digits they would not survive a float.
  */
@@ -28,7 +30,7 @@ struct zonal__work {
     int64_t *bad;    /* [chunks]: v * B + n of the first row that cannot be used, or -1 */
     const char *x;   /* of the run in progress */
     char *gradient;
-    double factor;
+    double count, factor;
 };
 
 static void destroy(zonal__work *work) {
@@ -49,6 +51,8 @@ static zonal_status fill(const zonal__problem *problem, zonal__work *work) {
                           .chunks = (problem->rows + CHUNK - 1) / CHUNK,
                           .unit_rows = problem->unit_rows,
                           .raw = problem->raw_rows,
+                          .count = zonal__invariance_count(
+                              problem, zonal__ranks_batch(problem->ranks, problem->rows)),
                           .threads = problem->threads,
                           .kernels = zonal__cpu_kernels_get(problem->precision)};
     if (!work->kernels)
@@ -159,16 +163,15 @@ static zonal_status report_bad(const zonal__work *work) {
 
 static zonal_status compute(zonal__work *work, const void *x, double *value, void *gradient,
                             double factor) {
-    double batch = (double)zonal__ranks_batch(work->ranks, work->rows);
-    double count = batch * (double)work->views, sum[2] = {0};
+    double sum[2] = {0};
     work->x = x;
     work->gradient = gradient;
-    work->factor = 2 * factor / count;
+    work->factor = 2 * factor / work->count;
     zonal__cpu_parallel(work->chunks, work_chunk, work);
     zonal_status status = report_bad(work);
     for (int64_t c = 0; c < work->chunks; c++) sum[0] += work->square[c];
     ZONAL_TRY(work->ranks ? zonal__ranks_sum_or_fail(work->ranks, status, sum, 1) : status);
-    *value = sum[0] / count;
+    *value = sum[0] / work->count;
     return ZONAL_OK;
 }
 

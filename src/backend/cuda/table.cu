@@ -162,14 +162,14 @@ static __global__ void add_samples(int64_t rows, const double *row_value, double
     if (threadIdx.x == 0) *sum = all;
 }
 
-/* "count" are the samples of the mean, of which row_value has "rows", or one for all. */
+/* "count" divides the sum of row_value, which has one for each of "rows", or one for all. */
 static __global__ void write_parts(int64_t rows, double count, int views, const double *row_value,
                                    const double *view_value, double lambda, double gain,
                                    double threshold, zonal_objective_parts *parts) {
     double sum = block_sum(rows, row_value), d = 0;
     if (threadIdx.x != 0) return;
     for (int v = 0; v < views; v++) d += view_value[v];
-    parts->invariance = sum / (count * views);
+    parts->invariance = sum / count;
     parts->discrepancy = d / views;
     parts->gain = gain;
     parts->threshold = threshold;
@@ -191,7 +191,7 @@ static zonal_status align(const objective_work *work, const void *z, double fact
         <<<(unsigned)((problem->rows + WARPS - 1) / WARPS), 32 * WARPS, shared,
            work->base.stream>>>((const In *)z, problem->rows, problem->dim, (int)problem->views,
                                 (int)problem->global_views, problem->raw_rows, problem->unit_rows,
-                                2 * factor / ((double)work->base.batch * (double)problem->views),
+                                2 * factor / zonal__invariance_count(problem, work->base.batch),
                                 work->row_value, (In *)gradient);
     return ZONAL_CUDA_LAUNCHED();
 }
@@ -230,8 +230,9 @@ static zonal_status run_views(zonal__work *opaque, const void *z, uint32_t step,
         row_value = work->all_value;
     }
     write_parts<<<1, 1024, 0, work->base.stream>>>(
-        rows, (double)work->base.batch, (int)problem->views, row_value, work->view_value,
-        problem->lambda, problem->gain, problem->threshold, (zonal_objective_parts *)value);
+        rows, zonal__invariance_count(problem, work->base.batch), (int)problem->views, row_value,
+        work->view_value, problem->lambda, problem->gain, problem->threshold,
+        (zonal_objective_parts *)value);
     return ZONAL_CUDA_LAUNCHED();
 }
 

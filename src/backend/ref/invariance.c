@@ -3,6 +3,8 @@
  *
  *     value = 1/(B V) sum_{n,v} |x_nv - mu_n|^2,   mu_n = mean over the global views of x_nv
  *     d/dx_nv = 2/(B V) ( x_nv - mu_n - [v global] sum_w (x_nw - mu_n)/V_g )
+ *
+ * with 1/(B V d) in place of 1/(B V) for raw rows.
  */
 #include "backend/ref/rows.h"
 
@@ -33,7 +35,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     const zonal__ranks *ranks = all.ranks;
     int64_t b = all.rows, d = all.dim, views = all.views, globals = all.global_views;
     long double sum = 0;
-    double count = (double)(work->batch * views);
+    double count = zonal__invariance_count(&all, work->batch);
     double *centre = work->part[CENTRE], *pull = work->part[PULL], *g = work->part[ROW];
     (void)step;
     all.rows = views * b;
@@ -61,7 +63,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
             add_gradient(work, v * b + n, factor, gradient);
         }
     }
-    *value = (double)(sum / (work->batch * views));
+    *value = (double)(sum / count);
     return ranks ? zonal__ranks_sum(ranks, value, 1) : ZONAL_OK;
 }
 
