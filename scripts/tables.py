@@ -357,7 +357,7 @@ def reproduction_times():
 
 
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
-          for data in ("disk", "imagenette", "cifar10") for column in COLUMNS}
+          for data in ("disk", "imagenette", "cifar10", "cifar10-32px") for column in COLUMNS}
 TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,

@@ -22,7 +22,7 @@ typedef struct zonal__experiment {
     int averaged;                /* a table of means over all data sets comes first */
     int curves;                  /* the online probe's curves are drawn, for each data set */
     const char *options;         /* of zonal train, beyond the recipe */
-    const char *size;            /* the same, and --side, --steps ... replace them */
+    const char *variant;         /* the same; --side, --steps, --options replace them */
     const char *protocols[ZONAL__EXPERIMENT_PROTOCOLS]; /* of zonal eval */
     int columns;
     zonal__column column[ZONAL__EXPERIMENT_COLUMNS];

@@ -95,7 +95,7 @@ static zonal_status take_variant(zonal__matrix *matrix, const zonal__matrix_requ
                                  zonal__assignments *list) {
     const char *side;
     int64_t pixels;
-    ZONAL_TRY(zonal__assign_text(list, matrix->experiment->size, ','));
+    ZONAL_TRY(zonal__assign_text(list, matrix->experiment->variant, ','));
     if (r->side > 0) ZONAL_TRY(assign_number(list, "side", r->side));
     if (r->steps > 0) ZONAL_TRY(assign_number(list, "steps", r->steps));
     if (r->epochs > 0) ZONAL_TRY(assign_number(list, "epochs", r->epochs));

@@ -197,6 +197,11 @@ def test_pretrain():
         assert done.returncode == 0 and not done.stderr, done.stderr
         rows = [line for line in done.stdout.splitlines() if line.startswith("| `")]
         assert len(rows) == 6 and all(row.endswith("| 3 |") for row in rows), rows
+        found = [r for r in records("w/records.jsonl") if r["experiment"] == "table-temperature"]
+        assert len(found) == 18
+        for r in found:  # one weight for all temperatures
+            assert float(r["decided"]["gain"]) == int(r["configuration"]["batch"]), r
+        assert "gain=batch" in done.stdout, done.stdout
 
     @case("a cell that fails is said in a line, the others go on, status 1")
     def _():
