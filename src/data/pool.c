@@ -70,8 +70,9 @@ static zonal_status use_all(pool *p) {
         if (at->made != ZONAL_OK) (void)ZONAL_FAIL(at->made, "%s", at->sentence);
         status = p->task->use(p->task->context, p->used, at->made, &at->image);
         pthread_mutex_lock(&p->lock);
-        p->used++;
-        pthread_cond_broadcast(&p->room);
+        /* Half of the ring at a time: to wake all workers for each small image costs more than
+         * making it. Those that wait have left the other half to be used meanwhile. */
+        if (++p->used % (p->n_places / 2) == 0) pthread_cond_broadcast(&p->room);
         pthread_mutex_unlock(&p->lock);
     }
     return status;

@@ -77,11 +77,37 @@ typedef struct scratch {
     zonal__resampler resampler;
 } scratch;
 
+/* Bytes go to the sink in pieces: a write to a device waits for it, and one for each small image
+ * would take longer than reading them, many times so on a device that other programs keep busy. */
+enum { PIECE = 1 << 24 };
+
 typedef struct loading {
     zonal__resident *resident;
     scratch *scratch; /* [workers] */
     const zonal__resident_sink *sink;
+    uint8_t *piece;  /* [PIECE, or the whole block where that is smaller] */
+    size_t at, held; /* held bytes of it belong at "at" of the block */
 } loading;
+
+static size_t piece_size(const zonal__resident *r) {
+    return r->bytes < PIECE ? r->bytes : PIECE;
+}
+
+static zonal_status write_held(loading *l) {
+    const size_t held = l->held;
+    l->held = 0;
+    return held > 0 ? l->sink->write(l->sink->context, l->at, l->piece, held) : ZONAL_OK;
+}
+
+static zonal_status put_bytes(loading *l, size_t offset, const void *bytes, size_t n) {
+    const size_t room = piece_size(l->resident);
+    if (offset != l->at + l->held || n > room - l->held) ZONAL_TRY(write_held(l));
+    if (n > room) return l->sink->write(l->sink->context, offset, bytes, n);
+    if (l->held == 0) l->at = offset;
+    memcpy(l->piece + l->held, bytes, n);
+    l->held += n;
+    return ZONAL_OK;
+}
 
 static zonal_status read_one(void *context, int worker, int64_t i, zonal__image *image) {
     const loading *l = context;
@@ -93,7 +119,7 @@ static zonal_status read_one(void *context, int worker, int64_t i, zonal__image 
 
 static zonal_status put_one(void *context, int64_t i, zonal_status made,
                             const zonal__image *image) {
-    const loading *l = context;
+    loading *l = context;
     const zonal__resident *r = l->resident;
     zonal__image_place *p = &r->places[i];
     const size_t room = bytes_of(p);
@@ -104,7 +130,7 @@ static zonal_status put_one(void *context, int64_t i, zonal_status made,
     if (bytes_of(p) > room)
         return ZONAL_FAIL(ZONAL_SHAPE, "image %lld of %s is larger than the others", (long long)i,
                           r->source->path);
-    ZONAL_TRY(l->sink->write(l->sink->context, (size_t)p->offset, image->pixels, bytes_of(p)));
+    ZONAL_TRY(put_bytes(l, (size_t)p->offset, image->pixels, bytes_of(p)));
     if (l->sink->progress && l->sink->progress(l->sink->progress_context, i + 1))
         return ZONAL_FAIL(ZONAL_CANCELLED, "stopped while images were sent to the device");
     return ZONAL_OK;
@@ -116,6 +142,7 @@ static zonal_status load_images(loading *l, int workers) {
     zonal_status status;
     ZONAL_TRY(ZONAL_NEW(&l->scratch, count, "the workers that read images"));
     status = zonal__pool_run(&task, l->resident->source->count, workers);
+    if (status == ZONAL_OK) status = write_held(l);
     for (int w = 0; w < count; w++) {
         zonal__image_fini(&l->scratch[w].image);
         zonal__resampler_fini(&l->scratch[w].resampler);
@@ -124,25 +151,24 @@ static zonal_status load_images(loading *l, int workers) {
     return status;
 }
 
-/* Piece by piece: the file is not in memory. */
 static zonal_status copy_file(const loading *l) {
-    enum { PIECE = 1 << 24 };
     const zonal__resident *r = l->resident;
-    uint8_t *piece;
-    zonal_status status = ZONAL_NEW(&piece, PIECE, "a piece of a pack");
-    for (size_t at = 0; status == ZONAL_OK && at < r->bytes; at += PIECE) {
+    for (size_t at = 0; at < r->bytes; at += PIECE) {
         size_t size = r->bytes - at < PIECE ? r->bytes - at : PIECE;
-        status = zonal__pack_copy(r->source, at, size, piece);
-        if (status == ZONAL_OK) status = l->sink->write(l->sink->context, at, piece, size);
+        ZONAL_TRY(zonal__pack_copy(r->source, at, size, l->piece));
+        ZONAL_TRY(l->sink->write(l->sink->context, at, l->piece, size));
     }
-    zonal__free(piece);
-    return status;
+    return ZONAL_OK;
 }
 
 zonal_status zonal__resident_load(zonal__resident *r, int workers,
                                   const zonal__resident_sink *sink) {
     loading l = {.resident = r, .sink = sink};
+    zonal_status status;
     /* A damaged pack is made again; other sources have replacements for damaged images. */
     if (is_pack(r->source)) ZONAL_TRY(zonal__pack_verify(r->source));
-    return r->whole_file ? copy_file(&l) : load_images(&l, workers);
+    ZONAL_TRY(ZONAL_NEW(&l.piece, piece_size(r), "a piece of the images"));
+    status = r->whole_file ? copy_file(&l) : load_images(&l, workers);
+    zonal__free(l.piece);
+    return status;
 }

@@ -35,10 +35,10 @@ void zonal__resident_fini(zonal__resident *resident);
 
 /* Where the pixels go. Both are called on the thread that loads. */
 typedef struct zonal__resident_sink {
-    /* Puts n bytes at "offset" of the block. */
+    /* Puts n bytes, of one image or of several, at "offset" of the block. */
     zonal_status (*write)(void *context, size_t offset, const void *bytes, size_t n);
     void *context;
-    /* Told how many images have been written; a non-zero return stops with ZONAL_CANCELLED. NULL:
+    /* Told how many images have been read; a non-zero return stops with ZONAL_CANCELLED. NULL:
      * not called; nor is it for a whole file. */
     int (*progress)(void *context, int64_t done);
     void *progress_context;

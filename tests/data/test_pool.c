@@ -35,7 +35,7 @@ static zonal_status use(void *context, int64_t i, zonal_status made, const zonal
 
 static void test_order(void) {
     for (int workers = 1; workers <= 9; workers += 2)
-        for (int64_t count = 0; count <= 500; count = count * 3 + 1) {
+        for (int64_t count = 0; count <= 5000; count = count * 3 + 1) {
             record r = {.stop_at = -1, .fails_at = -1};
             const zonal__pool_task task = {&r, make, use};
             CHECK_OK(zonal__pool_run(&task, count, workers));

@@ -248,6 +248,34 @@ static void test_pack_converted(void) {
     check_pack(0, 1, 0);
 }
 
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static zonal_status count_write(void *context, size_t offset, const void *bytes, size_t n) {
+    int64_t *seen = context; /* writes, and the bytes of all of them, in order */
+    (void)bytes;
+    CHECK(offset == (size_t)seen[1]);
+    seen[0]++;
+    seen[1] += (int64_t)n;
+    return ZONAL_OK;
+}
+
+/* A device is written to 16 MiB at a time: once for 20 small images, thrice for as many of 1.9 MiB,
+ * of which 8 fit. */
+static void test_pieces(void) {
+    for (int max_side = 64; max_side <= 4096; max_side *= 64) {
+        large l = make_large(0);
+        int64_t seen[2] = {0};
+        zonal__resident r;
+        l.source.count = 20;
+        const zonal__resident_sink sink = {.write = count_write, .context = seen};
+        if (!CHECK_OK(zonal__resident_init(&l.source, max_side, &r))) return;
+        CHECK_OK(zonal__resident_load(&r, 2, &sink));
+        CHECK(seen[1] == (int64_t)r.bytes);
+        CHECK_MSG(seen[0] == (max_side == 64 ? 1 : 3), "%d writes", (int)seen[0]);
+        zonal__resident_fini(&r);
+    }
+}
+
 /* ---- the limit ------------------------------------------------------------------------------- */
 
 static void test_default(void) {
@@ -339,6 +367,7 @@ static const test_case tests[] = {{"one_size", test_one_size},
                                   {"corrupt", test_corrupt},
                                   {"pack", test_pack},
                                   {"pack_converted", test_pack_converted},
+                                  {"pieces", test_pieces},
                                   {"default", test_default},
                                   {"limited_size", test_limited_size},
                                   {"limit_is_an_average", test_limit_is_an_average},
