@@ -32,19 +32,51 @@ zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAININ
                       path, strerror(errno));
 }
 
+static int may_change_with_length(const char *name) {
+    return zonal__train_option_may_change(name) || is_length(name);
+}
+
+static zonal_status refuse_flag(const zonal__training *t, const char *name, const char *value) {
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "--%s cannot be changed when a run is resumed%s%s; leave it out, or start a "
+                      "new run with --config %s/config.toml",
+                      name, value[0] ? ": it is " : "", value, t->settings.resume);
+}
+
+/* The first option whose value differs from that in the run's config.toml; "" where none does. */
+static zonal_status find_changed(const zonal__training *t, zonal__config_change *change) {
+    char path[ZONAL__TRAINING_PATH], *before = NULL;
+    zonal__training run;
+    zonal_status status;
+    int found = 0;
+    *change = (zonal__config_change){0};
+    ZONAL_TRY(zonal__resume_find_config(t->settings.resume, path));
+    status = zonal__training_read(path, &run);
+    if (status == ZONAL_OK)
+        status = zonal__config_values(&run.options, may_change_with_length, &before);
+    if (status == ZONAL_OK)
+        status = zonal__config_compare(&t->options, may_change_with_length, before, change, &found);
+    zonal__free(before);
+    zonal__training_close(&run);
+    return status;
+}
+
 zonal_status zonal__resume_check_settings(const zonal__training *t) {
+    zonal__config_change change;
+    int given = 0;
     /* The same command once more: its options are compared with the run's (zonal__resume_check). */
     if (t->settings.retries > 0) return ZONAL_OK;
     for (int i = 0; t->options.table[i].name; i++) {
-        const char *name = t->options.table[i].name;
-        if (t->options.state[i].source == ZONAL__SOURCE_FLAG &&
-            !zonal__train_option_may_change(name) && !is_length(name))
-            return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "--%s cannot be changed when a run is resumed; leave it out, or "
-                              "start a new run with --config %s/config.toml",
-                              name, t->settings.resume);
+        const zonal__option *option = &t->options.table[i];
+        if (t->options.state[i].source != ZONAL__SOURCE_FLAG ||
+            may_change_with_length(option->name))
+            continue;
+        if (option->rules & ZONAL__OPTION_LINE) return refuse_flag(t, option->name, "");
+        given = 1;
     }
-    return ZONAL_OK;
+    if (!given) return ZONAL_OK;
+    ZONAL_TRY(find_changed(t, &change));
+    return change.name[0] ? refuse_flag(t, change.name, change.before) : ZONAL_OK;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -63,10 +95,6 @@ static zonal_status check_data(zonal__resume *r) {
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
-
-static int may_change_with_length(const char *name) {
-    return zonal__train_option_may_change(name) || is_length(name);
-}
 
 static zonal_status refuse_change(const zonal__resume *r, const zonal__config_change *change) {
     const char *run = r->folder->path;

@@ -10,7 +10,8 @@
  *     zonal__resume_close(&resume);
  *
  * A run's numbers are those of its configuration and its images. Both are compared with what was
- * recorded when it began; a difference is refused by a sentence that says what it is, but for
+ * recorded when it began, and options that are given again with the run's; a difference is refused
+ * by a sentence that says what it is, but for
  *
  *     --data PATH               the same images in another place
  *     --changed-data allow      other images

@@ -174,6 +174,20 @@ def test_configuration():
     write("run/config.toml", config + 'view-scale = "0.9,1.1"\n')
     refused("an added line", 2, "view-scale was not given", "train", "--resume", "run")
 
+    write("run/config.toml", config)
+    for flags, said in (
+        (("--batch", 4), "--batch cannot be changed when a run is resumed: it is 8"),
+        (("--device", "cpu", "--method", "ksd-heat"), '--method cannot be changed when a run is resumed: it is "mmd-heat"'),
+        (("--view-scale", "0.9,1.1"), "--view-scale cannot be changed when a run is resumed; leave it out"),
+        (("--gain", 3), "--gain cannot be changed"),
+        (("--out", "other"), "--out cannot be changed"),
+    ):
+        refused_unchanged(f"another {flags[-2]}", 2, said, "train", "--resume", "run", *flags)
+
+    @case("options that are the run's own may be given again")
+    def _():
+        trained("--resume", "run", "--quiet", "--device", "cpu", "--batch", 8, "--t", "5/d", "--margin", 2, "--set", "seed=0")
+
     @case("what decides no number may be edited, and comments too")
     def _():
         line, _ = value_of("keep")
