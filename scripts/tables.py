@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The tables of the documents, made anew from the records in results/.
+"""The tables of the documents and figures of trained runs, made anew from the records in results/.
 
-    scripts/tables.py            rewrites every block that ends with <!-- end -->
+    scripts/tables.py            rewrites every block that ends with <!-- end -->, and the figures
     scripts/tables.py --check    changes nothing; status 1 where a document and the records disagree
 
 A block begins with <!-- table: NAME -->, a function below, or with <!-- zonal ARGUMENTS -->: what the program
@@ -13,6 +13,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(p.relative_to(ROOT).as_posix()
@@ -289,10 +290,24 @@ def python_step():
     return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
-# ---- CIFAR-10 ------------------------------------------------------------------------------------
+# ---- temperature ---------------------------------------------------------------------------------
 
 
-def cifar10(file):
+def temperature_rank():
+    """The effective rank at the end of each loss at each temperature, over seeds."""
+    found = {}
+    for line in records("table-temperature.jsonl"):
+        name, t = line["method"].split(":t=")
+        found.setdefault(name, {}).setdefault(t, []).append(line["metrics"]["effective_rank"])
+    temperatures = list(found["mmd-heat"])
+    rows = [[f"`{name}`", *(spread(of[t]) for t in temperatures)] for name, of in found.items()]
+    return markdown(["effective rank", *temperatures], rows)
+
+
+# ---- CIFAR-10 and Imagenette ---------------------------------------------------------------------
+
+
+def searched(file):
     """A row for each variant and view of the images it was evaluated on."""
     rows = []
     for run in records(file):
@@ -371,10 +386,12 @@ TABLES.update({
     "readme-demo": readme_demo,
     "readme-losses": readme_losses,
     "readme-steps": readme_steps,
-    "cifar10-test": lambda: cifar10("cifar10-test.jsonl"),
+    "cifar10-test": lambda: searched("cifar10-test.jsonl"),
     "cifar10-published": cifar10_published,
-    "cifar10-search": lambda: cifar10("cifar10-search.jsonl"),
-    "cifar10-fast-search": lambda: cifar10("cifar10-fast-search.jsonl"),
+    "cifar10-search": lambda: searched("cifar10-search.jsonl"),
+    "cifar10-fast-search": lambda: searched("cifar10-fast-search.jsonl"),
+    "imagenette-search": lambda: searched("imagenette-search.jsonl"),
+    "temperature-rank": temperature_rank,
     "reproduction-times": reproduction_times,
 })
 
@@ -387,6 +404,15 @@ def made_by_program(arguments):
     if done.returncode != 0:
         sys.exit(f"zonal {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
+
+
+FIGURES = {"docs/dynamics-imagenette.svg": ["figure-dynamics", "--records", "results/figure-dynamics.jsonl"]}
+
+
+def drawn(name):
+    with tempfile.TemporaryDirectory() as folder:
+        made_by_program(["reproduce", *FIGURES[name], "--print", "--out", folder])
+        return (pathlib.Path(folder) / pathlib.Path(name).name).read_text(encoding="utf-8")
 
 
 def renew(text):
@@ -402,10 +428,10 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     stale = []
-    for name in DOCUMENTS:
+    for name in [*DOCUMENTS, *FIGURES]:
         path = ROOT / name
-        old = path.read_text(encoding="utf-8")
-        new = renew(old)
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        new = drawn(name) if name in FIGURES else renew(old)
         if new == old:
             continue
         stale.append(name)

@@ -258,7 +258,6 @@ def test_dynamics():
                       open(glob.glob(f"w/runs/imagenette-{record['method']}-*/metrics.jsonl")[0])]
             assert [point["accuracy"] for point in record["curve"]] == \
                 [line["accuracy"] for line in logged if line["kind"] == "probe"]
-        os.mkdir("drawn")
         done = reproduce("figure-dynamics", "--records", "w/records.jsonl", "--print", "--out", "drawn")
         assert done.returncode == 0 and len(os.listdir("drawn")) == 1, done.stderr
         with open(os.path.join("drawn", os.listdir("drawn")[0])) as file:

@@ -145,7 +145,7 @@ static zonal_status reproduce(const zonal__experiment *experiment, const zonal__
     ZONAL_TRY(zonal__matrix_init(matrix, &request));
     snprintf(path, sizeof path, "%s%s", s->records ? s->records : s->out,
              s->records ? "" : "/records.jsonl");
-    if (!s->print && !s->dry_run) {
+    if (s->print ? experiment->curves : !s->dry_run) {
         if (s->above) ZONAL_TRY(zonal__cli_make_folder(s->above));
         ZONAL_TRY(zonal__cli_make_folder(s->out));
     }
