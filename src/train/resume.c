@@ -32,8 +32,37 @@ zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAININ
                       path, strerror(errno));
 }
 
-static int may_change_with_length(const char *name) {
-    return zonal__train_option_may_change(name) || is_length(name);
+static int is_not_device(const char *name) {
+    return strcmp(name, "device") != 0;
+}
+
+/* What is not compared, or, as the device, by itself. */
+static int is_set_aside(const char *name) {
+    return zonal__train_option_may_change(name) || !is_not_device(name);
+}
+
+static int is_set_aside_or_length(const char *name) {
+    return is_set_aside(name) || is_length(name);
+}
+
+/* "cuda" and "cuda:1". */
+static int is_same_kind(const zonal__config_change *devices) {
+    size_t length = strcspn(devices->before + 1, ":\""); /* behind the first quotation mark */
+    return length == strcspn(devices->now + 1, ":\"") &&
+           strncmp(devices->before, devices->now, length + 1) == 0;
+}
+
+/* The first option whose value differs from that in a text of values; "" where none does. Another
+ * device of the same kind does not count: it gives the same numbers. */
+static zonal_status find_change(const zonal__training *t, zonal__config_filter *set_aside,
+                                const char *before, zonal__config_change *change) {
+    int found;
+    *change = (zonal__config_change){0};
+    ZONAL_TRY(zonal__config_compare(&t->options, is_not_device, before, change, &found));
+    if (found && !(change->before[0] && change->now[0] && is_same_kind(change))) return ZONAL_OK;
+    ZONAL_TRY(zonal__config_compare(&t->options, set_aside, before, change, &found));
+    if (!found) change->name[0] = '\0';
+    return ZONAL_OK;
 }
 
 static zonal_status refuse_flag(const zonal__training *t, const char *name, const char *value) {
@@ -43,19 +72,16 @@ static zonal_status refuse_flag(const zonal__training *t, const char *name, cons
                       name, value[0] ? ": it is " : "", value, t->settings.resume);
 }
 
-/* The first option whose value differs from that in the run's config.toml; "" where none does. */
-static zonal_status find_changed(const zonal__training *t, zonal__config_change *change) {
+/* Against the run's config.toml. */
+static zonal_status find_changed_flag(const zonal__training *t, zonal__config_change *change) {
     char path[ZONAL__TRAINING_PATH], *before = NULL;
     zonal__training run;
     zonal_status status;
-    int found = 0;
-    *change = (zonal__config_change){0};
     ZONAL_TRY(zonal__resume_find_config(t->settings.resume, path));
     status = zonal__training_read(path, &run);
     if (status == ZONAL_OK)
-        status = zonal__config_values(&run.options, may_change_with_length, &before);
-    if (status == ZONAL_OK)
-        status = zonal__config_compare(&t->options, may_change_with_length, before, change, &found);
+        status = zonal__config_values(&run.options, zonal__train_option_may_change, &before);
+    if (status == ZONAL_OK) status = find_change(t, is_set_aside_or_length, before, change);
     zonal__free(before);
     zonal__training_close(&run);
     return status;
@@ -69,13 +95,13 @@ zonal_status zonal__resume_check_settings(const zonal__training *t) {
     for (int i = 0; t->options.table[i].name; i++) {
         const zonal__option *option = &t->options.table[i];
         if (t->options.state[i].source != ZONAL__SOURCE_FLAG ||
-            may_change_with_length(option->name))
+            zonal__train_option_may_change(option->name) || is_length(option->name))
             continue;
         if (option->rules & ZONAL__OPTION_LINE) return refuse_flag(t, option->name, "");
         given = 1;
     }
     if (!given) return ZONAL_OK;
-    ZONAL_TRY(find_changed(t, &change));
+    ZONAL_TRY(find_changed_flag(t, &change));
     return change.name[0] ? refuse_flag(t, change.name, change.before) : ZONAL_OK;
 }
 
@@ -117,14 +143,12 @@ static zonal_status refuse_change(const zonal__resume *r, const zonal__config_ch
 /* A run goes on with the numbers it was begun with: what was changed in its config.toml since is
  * refused, as it would be on the command line. */
 static zonal_status check_configuration(const zonal__resume *r) {
+    const zonal__training *t = r->training;
     zonal__config_change change;
-    int changed;
     if (!r->before) return ZONAL_OK;
-    ZONAL_TRY(zonal__config_compare(&r->training->options,
-                                    is_given_length(r->training) ? may_change_with_length
-                                                                 : zonal__train_option_may_change,
-                                    r->before, &change, &changed));
-    return changed ? refuse_change(r, &change) : ZONAL_OK;
+    ZONAL_TRY(find_change(t, is_given_length(t) ? is_set_aside_or_length : is_set_aside, r->before,
+                          &change));
+    return change.name[0] ? refuse_change(r, &change) : ZONAL_OK;
 }
 
 /* ---- the length ------------------------------------------------------------------------------ */
@@ -258,6 +282,7 @@ zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
     ZONAL_TRY(
         zonal__run_folder_rewind(r->folder, done, done - done % r->training->settings.eval_every));
     ZONAL_TRY(keep_length(r, trainer));
+    ZONAL_TRY(keep_flag(r, "device", is_not_device));
     return keep_data(r);
 }
 

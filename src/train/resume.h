@@ -14,6 +14,7 @@
  * by a sentence that says what it is, but for
  *
  *     --data PATH               the same images in another place
+ *     --device NAME             another of the same kind: cuda:1 for cuda:0
  *     --changed-data allow      other images
  *     --epochs N, --steps N     another length; from the step at hand on the learning rates are
  *                               those of a run of the new length

@@ -180,6 +180,7 @@ def test_configuration():
         (("--device", "cpu", "--method", "ksd-heat"), '--method cannot be changed when a run is resumed: it is "mmd-heat"'),
         (("--view-scale", "0.9,1.1"), "--view-scale cannot be changed when a run is resumed; leave it out"),
         (("--gain", 3), "--gain cannot be changed"),
+        (("--device", "cuda"), '--device cannot be changed when a run is resumed: it is "cpu"'),
         (("--out", "other"), "--out cannot be changed"),
     ):
         refused_unchanged(f"another {flags[-2]}", 2, said, "train", "--resume", "run", *flags)
@@ -187,6 +188,19 @@ def test_configuration():
     @case("options that are the run's own may be given again")
     def _():
         trained("--resume", "run", "--quiet", "--device", "cpu", "--batch", 8, "--t", "5/d", "--margin", 2, "--set", "seed=0")
+
+    # Without a GPU the sentence about the missing one shows that the option itself was accepted.
+    line, old = value_of("device")
+    write("run/config.toml", config.replace(line + "\n", 'device = "cuda:9"\n'))
+    for device, said in (("cuda:8", "cuda:8"), ("cuda", "cuda"), ("cpu", 'it is "cuda:9"')):
+        done = train("--resume", "run", "--quiet", "--device", device)
+
+        @case(f"--device {device} for a run on cuda:9")
+        def _():
+            assert done.returncode != 0 and said in done.stderr, done.stderr
+            assert ("cannot be changed" in done.stderr) == (device == "cpu"), done.stderr
+
+    write("run/config.toml", config)
 
     @case("what decides no number may be edited, and comments too")
     def _():
