@@ -225,7 +225,7 @@ static zonal_status keep_length(const zonal__resume *r, zonal__trainer *trainer)
              zonal__trainer_steps_done(trainer), before);
     ZONAL_TRY(put_length(r, "epochs", s->epochs, comment));
     ZONAL_TRY(put_length(r, "steps", s->steps, comment));
-    return zonal__checkpoint_save(trainer, r->checkpoint);
+    return r->from_start ? ZONAL_OK : zonal__checkpoint_save(trainer, r->checkpoint);
 }
 
 /* ---- the checkpoint -------------------------------------------------------------------------- */
@@ -269,6 +269,8 @@ static zonal_status offer_older(zonal_status status) {
 }
 
 zonal_status zonal__resume_check(zonal__resume *r) {
+    ZONAL_TRY(zonal__run_folder_is_untouched(r->folder, &r->from_start));
+    if (r->from_start) return check_data(r);
     ZONAL_TRY(zonal__run_folder_latest(r->folder, r->checkpoint));
     ZONAL_TRY(offer_older(zonal__checkpoint_configuration(r->checkpoint, &r->before)));
     ZONAL_TRY(check_configuration(r));
@@ -276,7 +278,7 @@ zonal_status zonal__resume_check(zonal__resume *r) {
 }
 
 zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
-    ZONAL_TRY(offer_older(zonal__checkpoint_load(trainer, r->checkpoint)));
+    if (!r->from_start) ZONAL_TRY(offer_older(zonal__checkpoint_load(trainer, r->checkpoint)));
     int64_t done = zonal__trainer_steps_done(trainer);
     ZONAL_TRY(check_length(r, done));
     ZONAL_TRY(

@@ -70,13 +70,23 @@ static zonal_status set_path(zonal__run_folder *folder, const char *path, int64_
     return ZONAL_OK;
 }
 
-static zonal_status cannot_make(const char *path, int error) {
-    const char *remedy = "";
-    if (error == EEXIST)
+static zonal_status refuse_existing(const char *path) {
+    char config[ZONAL__RUN_FOLDER_PATH];
+    int length = snprintf(config, sizeof config, "%s/config.toml", path);
+    if (length < (int)sizeof config && access(config, F_OK) == 0)
         return ZONAL_FAIL(ZONAL_IO,
                           "%s already exists, and a run is never overwritten; choose another "
                           "--out, or continue it with --resume %s",
                           path, path);
+    return ZONAL_FAIL(ZONAL_IO,
+                      "%s already exists and is not a run: it has no config.toml; choose another "
+                      "--out, or remove it",
+                      path);
+}
+
+static zonal_status cannot_make(const char *path, int error) {
+    const char *remedy = "";
+    if (error == EEXIST) return refuse_existing(path);
     if (error == ENOENT) remedy = "; make the folder that it lies in first";
     if (error == EACCES || error == EROFS) remedy = "; choose a place that you may write to";
     return ZONAL_FAIL(ZONAL_IO, "cannot make the run folder %s: %s%s", path, strerror(error),
@@ -249,6 +259,16 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
                           "%s/config.toml",
                           folder->path, folder->path);
     return checkpoint_path(folder, most, out);
+}
+
+zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched) {
+    char path[ZONAL__RUN_FOLDER_PATH];
+    struct stat metrics;
+    int64_t count, least, most;
+    ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
+    ZONAL_TRY(survey(folder, &count, &least, &most));
+    *untouched = count == 0 && (stat(path, &metrics) != 0 || metrics.st_size == 0);
+    return ZONAL_OK;
 }
 
 /* Removes the oldest until "keep" are left. One that cannot be removed is no reason to end a run.

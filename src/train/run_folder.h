@@ -102,6 +102,9 @@ zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char 
 zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
                                       char out[ZONAL__RUN_FOLDER_PATH]);
 
+/* Whether the run was ended before its first checkpoint: it has none, and no metrics. */
+zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched);
+
 /* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
  * writing, cuts metrics.jsonl after the step, and fills "best", "seconds" and the losses of the
  * steps after "judged" from what is left. */

@@ -111,6 +111,10 @@ static int64_t probe_size(const zonal__training_work *w) {
     return w->training->trainer.probe_classes * (dim + 1);
 }
 
+static int is_at_start(const zonal__training_work *w) {
+    return !w->training->settings.resume || w->resume.from_start;
+}
+
 /* And what comes after it. */
 static zonal_status finish_trainer(zonal__training_work *w) {
     const zonal__training *t = w->training;
@@ -118,7 +122,7 @@ static zonal_status finish_trainer(zonal__training_work *w) {
     int64_t dim = zonal__trainer_model(w->trainer)->graph.projection_dim;
     int64_t rows = zonal__trainer_views(w->trainer) * zonal__trainer_rows(w->trainer);
     w->projection_dim = dim;
-    if (s->init && !s->resume && zonal__training_leads(t))
+    if (s->init && is_at_start(w) && zonal__training_leads(t))
         ZONAL_TRY(load_first(s->init, w->trainer, &w->begun));
     ZONAL_TRY(ZONAL_NEW(&w->projections, rows * dim, "the projections for the monitor"));
     if (s->probe) ZONAL_TRY(ZONAL_NEW(&w->probe, probe_size(w), "a copy of the probe"));
@@ -206,7 +210,7 @@ static void tell_begun(zonal__training_work *w) {
     const zonal__train_settings *s = &w->training->settings;
     const zonal__training_start start = {
         .trainer = w->trainer,
-        .init = s->init && !s->resume ? &w->begun : NULL,
+        .init = s->init && is_at_start(w) ? &w->begun : NULL,
         .resumed = s->resume != NULL,
         .step = zonal__trainer_steps_done(w->trainer),
         .changed_data = w->resume.changes.changed ? w->resume.changes.text : "",
@@ -241,7 +245,7 @@ static zonal_status tell_and_save(zonal__training_work *w) {
     ZONAL__TELL(w, opened, &w->folder);
     open_curves(w);
     tell_begun(w);
-    if (!w->training->settings.resume) ZONAL_TRY(save_first(w));
+    if (is_at_start(w)) ZONAL_TRY(save_first(w));
     return zonal__run_folder_write_aside(&w->folder, w->trainer,
                                          w->training->settings.checkpoint_every > 0);
 }

@@ -478,7 +478,25 @@ def test_refusals():
         file.write(config)
     for path in glob.glob("run/checkpoints/*"):
         os.remove(path)
-    refused("a run without checkpoint", 1, "no checkpoint", "train", "--resume", "run")
+    refused("a run that has lost its checkpoints", 1, "no checkpoint", "train", "--resume", "run")
+
+    @case("a run that was ended before its first checkpoint begins, and ends as it would have")
+    def _():
+        os.truncate("run/metrics.jsonl", 0)
+        trained("--resume", "run", "--quiet")
+        assert read(newest) == whole
+        for left in (["config.toml"], ["config.toml", "data.txt"]):  # in the order of making
+            os.makedirs("begun/checkpoints")
+            for name in left:
+                shutil.copy("run/" + name, "begun")
+            trained("--resume", "begun", "--quiet")
+            assert read(newest.replace("run", "begun", 1)) == whole
+            assert read("begun/data.txt") == read("run/data.txt")
+            shutil.rmtree("begun")
+
+    os.mkdir("empty")
+    refused("a folder that is no run", 1, "is not a run", "train", *TEXTURES, "--out", "empty")
+    os.rmdir("empty")
 
     if os.getuid() == 0:
         skip("a place that may not be written to", "root may write everywhere")
