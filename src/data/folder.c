@@ -365,12 +365,13 @@ static zonal_status judge_problems(folder_source *f) {
     if (problems->count > MOST_TOLD)
         zonal__log("... and %lld more of this kind", (long long)problems->count - MOST_TOLD);
     if (problems->count <= 1 || (double)problems->count <= most) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_FORMAT,
-                      "%s has too many broken links, loops of links and empty classes: %lld beside "
-                      "%lld images, where %g are accepted; fix them or allow more; the first: "
-                      "%.400s",
-                      f->source.path, (long long)problems->count, (long long)f->tree.count,
-                      most < 1 ? 1 : (double)(int64_t)most, problems->at[0]);
+    return ZONAL_FAIL(
+        ZONAL_FORMAT,
+        "%s has too many broken links, loops of links and empty classes: %lld beside "
+        "%lld images, where %g are accepted; fix them or allow more (--max-corrupt); the first: "
+        "%.400s",
+        f->source.path, (long long)problems->count, (long long)f->tree.count,
+        most < 1 ? 1 : (double)(int64_t)most, problems->at[0]);
 }
 
 static zonal_status holds_none(const folder_source *f, const layout *where) {

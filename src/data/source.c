@@ -84,7 +84,7 @@ static zonal_status put_up_with(zonal__source *source, int64_t index) {
         return zonal__fail(ZONAL_FORMAT, found.file, found.line, "%s", found.message);
     return ZONAL_FAIL(ZONAL_IO,
                       "%s has too many corrupt images: %lld of %lld, where %g are accepted; "
-                      "remove them or allow more; the latest: %.400s",
+                      "remove them or allow more (--max-corrupt); the latest: %.400s",
                       source->path, (long long)bad, (long long)source->count,
                       most < 1 ? 1 : (double)(int64_t)most, found.message);
 }

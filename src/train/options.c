@@ -138,7 +138,8 @@ const zonal__option zonal__train_table[] = {
     WORD("split", split, zonal__split_words, "train", "the split to train on"),
     TEXT("class-list", source.class_list, NULL, "FILE", 0,
          "folders: only these classes, one name per line, in this order"),
-    WHOLE("channels", source.channels, "0", 0, 3, "1: grey, 3: RGB, 0: as in the images"),
+    WHOLE("channels", source.channels, "0", 0, 3,
+          "1: grey, 3: RGB, 0: as in the images; 3 for a folder of files, which may differ"),
     WHOLE("min-side", source.min_side, "0", 0, 32768,
           "JPEG: decode at 1/2, 1/4 or 1/8 of the size if both sides stay at least this long; 0: "
           "full size"),

@@ -19,8 +19,8 @@
  *     --epochs N, --steps N     another length; from the step at hand on the learning rates are
  *                               those of a run of the new length
  *
- * which are put into the run's config.toml and data.txt once they have been accepted. A run that was
- * ended before its first checkpoint begins at step 0, as its config.toml says.
+ * which are put into the run's config.toml and data.txt once they have been accepted. A run that
+ * was ended before its first checkpoint begins at step 0, as its config.toml says.
  */
 #ifndef ZONAL_TRAIN_RESUME_H
 #define ZONAL_TRAIN_RESUME_H
@@ -35,7 +35,7 @@ typedef struct zonal__resume {
     char checkpoint[ZONAL__RUN_FOLDER_PATH];
     char *before; /* the configuration that it was made with; NULL: by an earlier version */
     zonal__data_changes changes;
-    int from_start; /* it was ended before its first checkpoint, so there is nothing to load */
+    int from_start;    /* it was ended before its first checkpoint, so there is nothing to load */
     int64_t old_total; /* steps; 0: the length stays as it is; -1: it was not recorded */
 } zonal__resume;
 

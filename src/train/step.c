@@ -60,12 +60,23 @@ static zonal_status check_loss(const zonal_objective_parts *loss, int64_t step) 
                       (long long)step);
 }
 
+/* Of what an objective says of rows that cannot be used. */
+static zonal_status explain_rows(zonal_status status, int64_t step) {
+    zonal_error inner = *zonal_last_error(); /* a copy: the sentence is about to change */
+    if (status != ZONAL_NUMERIC) return status;
+    return ZONAL_FAIL(ZONAL_NUMERIC,
+                      "training has diverged at step %lld, %.400s; lower the learning rate or warm "
+                      "up longer",
+                      (long long)step, inner.message);
+}
+
 /* Of t->projections, with its gradient in t->gradients. */
 static zonal_status take_loss(zonal__trainer *t) {
     void *z = t->wide_projections ? t->wide_projections : t->projections;
     void *dz = t->wide_gradients ? t->wide_gradients : t->gradients;
     if (t->wide_projections) widen(projection_count(t), t->projections, t->wide_projections);
-    ZONAL_TRY(zonal_objective_execute(t->objective, z, &t->output->loss, dz));
+    ZONAL_TRY(
+        explain_rows(zonal_objective_execute(t->objective, z, &t->output->loss, dz), t->done));
     if (!zonal__device_is_host(t->device)) return ZONAL_OK; /* zonal__trainer_metrics looks at it */
     ZONAL_TRY(check_loss(&t->output->loss, t->done));
     if (t->wide_gradients) narrow(projection_count(t), t->wide_gradients, t->gradients);

@@ -296,6 +296,13 @@ static zonal_status check_batch(const zonal__training *t) {
             ZONAL_ARGUMENT,
             "--batch must be at least 2, got %lld: uniformity compares images with each other",
             (long long)s->batch);
+    if (t->source->count < 2)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "there %s %lld image%s in the %s split of %s, and training needs 2 or "
+                          "more: uniformity compares images with each other",
+                          t->source->count == 1 ? "is" : "are", (long long)t->source->count,
+                          zonal__text_plural(t->source->count), zonal__split_words[s->split],
+                          t->source->path);
     if (s->batch > t->source->count)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "--batch %lld is more than the %lld image%s in the %s split of %s; lower "
@@ -357,6 +364,11 @@ static zonal_status fill_objective(zonal__training *t) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
     ZONAL_TRY(
         zonal__objective_apply(&t->options, offsetof(zonal__train_settings, objective), objective));
+    if (objective->loss.kernel.family == ZONAL_FAMILY_CHORDAL)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "%s has no gradient to train with: it is for tests of uniformity; use "
+                          "mmd-heat or mmd-band",
+                          s->method);
     ZONAL_TRY(choose_gain(t, objective));
     settle_weight(t);
     return ZONAL_OK;

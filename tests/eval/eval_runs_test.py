@@ -92,6 +92,13 @@ def test_means():
         # Both methods and features: one heading for each protocol.
         assert len(re.findall("^(knn|linear|retrieval|diagnostics): ", text, re.M)) == 4, text
 
+    @case("among fewer images than the usual k all of them vote; a k that was asked for is refused")
+    def _():
+        (found,) = run_json("eval", "run-0", *KNN, "--limit", 5)["results"]
+        assert found["k"] == 5, found
+        done = run("eval", "run-0", *KNN, "--limit", 5, "--k", 20)
+        assert done.returncode == 2 and "choose k from 1 to 5" in done.stderr, done.stderr
+
     @case("a run is one sample, however many seeds the evaluation has")
     def _():
         found = run_json("eval", "run-0", "run-1", *RETRIEVAL, "--seeds", 3)

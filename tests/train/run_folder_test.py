@@ -322,6 +322,7 @@ def test_images():
         assert last("run") == whole
 
     os.rename("photos", "moved")
+    refused("--data that is not there", 1, "cannot read --data nowhere", "train", "--resume", "run", "--data", "nowhere")
     refused_unchanged("images that are gone", 1, "photos; if they have been moved, give --data",
                       "train", "--resume", "run")
     refused("a folder beside --resume", 2, "--data moved", "train", "moved", "--resume", "run")

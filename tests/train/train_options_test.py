@@ -123,6 +123,8 @@ def test_absurd():
             "list.toml")
     os.remove("list.toml")
 
+    refused("one image", 2, "is 1 image in the train split", "train", "textures:disk", "--texture-count", 1, "--out", "one")
+
     @case("one image, one step: no plural")
     def _():
         done = trained(*TEXTURES, "--steps", 1, "--out", "one")

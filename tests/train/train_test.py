@@ -277,6 +277,7 @@ def test_methods():
     def _():
         done = train(*TEXTURES, "--lr", 1e30, "--warmup", 0, "--steps", 20, "--out", "n", "--quiet")
         assert done.returncode == 1 and "finite" in done.stderr, done.stderr
+        assert "lower the learning rate" in done.stderr, done.stderr
         assert "step-00000000.safetensors" in checkpoints("n")
 
     @case("k-NN and retrieval on the way; the best checkpoint is that of the best score")
@@ -429,6 +430,7 @@ def test_refusals():
     refused("gain and margin", 2, "--margin", "train", *TEXTURES, "--gain", "unit", "--margin", 2)
     refused("no gain", 2, "--gain", "train", *TEXTURES, "--gain", 0)
     refused("a margin without threshold", 2, "not known", "train", *TEXTURES, "--lambda", 0, "--margin", 2)
+    refused("a loss without gradient", 2, "no gradient", "train", *TEXTURES, "--method", "mmd-chordal", "--out", "none")
     refused("a projector that is none", 2, "--projector", "train", *tiny(projector="12-x"))
     refused("a long warm-up", 2, "--warmup", "train", *TEXTURES, "--steps", 2, "--warmup", 9)
     refused("k-NN without classes", 2, "classes", "train", *tiny(eval="knn"))

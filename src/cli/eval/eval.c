@@ -34,7 +34,7 @@ typedef struct settings {
     int protocol, features, test, standardise, all_candidates, detail, json, quiet;
     int64_t sgd, views, retrieval_batch, seed, seeds;
     double rate;
-    int rate_given;
+    int rate_given, k_given;
 } settings;
 
 #define AT(field) .target = offsetof(settings, field)
@@ -67,7 +67,7 @@ static const zonal__option table[] = {
      AT(k),
      .initial = "20",
      .metavar = "K,...",
-     .help = "knn: how many neighbours vote; a row for each number"},
+     .help = "knn: how many neighbours vote, if there are as many; a row for each number"},
     {.name = "temperature",
      .type = ZONAL__OPTION_STRING,
      AT(temperature),
@@ -179,6 +179,7 @@ static zonal_status read_lists(const settings *s, zonal__protocol_options *o) {
     ZONAL_TRY(
         zonal__list_int64(lightly ? "200" : s->k, "--k", 1, 256, ZONAL__PROTOCOL_LIST, k, &o->ks));
     for (int i = 0; i < o->ks; i++) o->k[i] = (int)k[i];
+    o->usual_k = !lightly && !s->k_given;
     ZONAL_TRY(zonal__list_double(lightly ? "0.1" : s->temperature, "--temperature",
                                  ZONAL__PROTOCOL_LIST, o->temperature, &o->temperatures));
     for (int i = 0; i < o->temperatures; i++)
@@ -373,6 +374,7 @@ int zonal__cli_eval(int argc, char **argv) {
     if (!s.weights && options.argument_count == 0)
         return zonal__cli_misused("nothing to evaluate: give a run folder, or --weights FILE");
     s.rate_given = is_given(&options, "lr");
+    s.k_given = is_given(&options, "k");
     if (s.protocol >= PROTOCOL_LIGHTLY_KNN && find_fixed(&options))
         return zonal__cli_misused(
             "--%s cannot be combined with --protocol %s, which says what it is",

@@ -152,9 +152,18 @@ static zonal_status add_knn(const zonal__protocol_options *o, const kind *k, con
     return ZONAL_OK;
 }
 
-static zonal_status run_knn(const zonal__subject *s, const zonal__protocol_options *o,
+/* With k as the images allow. */
+static zonal__protocol_options among(const zonal__protocol_options *o, int64_t count) {
+    zonal__protocol_options fitting = *o;
+    for (int i = 0; o->usual_k && i < o->ks; i++)
+        if (fitting.k[i] > count) fitting.k[i] = (int)count;
+    return fitting;
+}
+
+static zonal_status run_knn(const zonal__subject *s, const zonal__protocol_options *asked,
                             const kind *k, const part *train, const part *test,
                             zonal__eval_results *results) {
+    const zonal__protocol_options fitting = among(asked, train->source->count), *o = &fitting;
     const zonal__labelled learn = labelled(train, k), see = labelled(test, k);
     zonal__progress progress;
     const zonal__knn_options options = {.dim = k->dim,

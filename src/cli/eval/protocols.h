@@ -13,6 +13,7 @@ typedef struct zonal__protocol_options {
     int knn, linear, retrieval, diagnostics; /* which to run */
     int backbone, projector;                 /* on which features */
     int ks, k[ZONAL__PROTOCOL_LIST];
+    int usual_k; /* nobody has asked for k: among fewer images it is their number */
     int temperatures;
     double temperature[ZONAL__PROTOCOL_LIST];
     int l2_count; /* 0: the probe's own */
