@@ -58,6 +58,17 @@ static zonal_status take_set(zonal__matrix *matrix, char *item) {
     return ZONAL_OK;
 }
 
+static zonal_status take_seeds(zonal__matrix *matrix, const char *list) {
+    ZONAL_TRY(zonal__list_int64(list, "--seeds", 0, INT32_MAX, ZONAL__MATRIX_SEEDS, matrix->seed,
+                                &matrix->seeds));
+    for (int i = 1; i < matrix->seeds; i++)
+        for (int k = 0; k < i; k++)
+            if (matrix->seed[k] == matrix->seed[i])
+                return ZONAL_FAIL(ZONAL_ARGUMENT, "--seeds has %" PRId64 " twice; leave one out",
+                                  matrix->seed[i]);
+    return ZONAL_OK;
+}
+
 static zonal_status take_sets(zonal__matrix *matrix, const char *list, int needs_paths) {
     char item[ZONAL__MATRIX_PATH];
     const char *option = matrix->experiment->textures ? "--families" : "--data";
@@ -226,8 +237,7 @@ zonal_status zonal__matrix_init(zonal__matrix *matrix, const zonal__matrix_reque
     matrix->experiment = e;
     ZONAL_TRY(take_methods(matrix, chosen(request->methods, e->methods)));
     ZONAL_TRY(take_sets(matrix, chosen(request->sets, e->sets), request->needs_paths));
-    ZONAL_TRY(zonal__list_int64(chosen(request->seeds, e->seeds), "--seeds", 0, INT32_MAX,
-                                ZONAL__MATRIX_SEEDS, matrix->seed, &matrix->seeds));
+    ZONAL_TRY(take_seeds(matrix, chosen(request->seeds, e->seeds)));
     ZONAL_TRY(take_variant(matrix, request, &variant));
     matrix->count = (int64_t)matrix->methods * matrix->sets * matrix->seeds;
     ZONAL_TRY(ZONAL_NEW(&matrix->cell, matrix->count, "the cells"));

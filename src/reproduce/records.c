@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 
-enum { MOST_RECORDS = 20000 };
+enum { MOST_RECORDS = 20000, MOST_SAID = 3 };
 static const size_t LONGEST_FILE = (size_t)1 << 27;
 
 static void record_fini(zonal__record *record) {
@@ -114,22 +114,31 @@ zonal_status zonal__records_add(zonal__records *records, const char *text, size_
 
 static zonal_status read_lines(zonal__records *records, const char *path, const char *text,
                                size_t length) {
-    char name[320];
-    int64_t number = 0;
-    for (const char *at = text; at < text + length; number++) {
+    int64_t number = 0, passed_over = 0, more;
+    for (const char *at = text; at < text + length;) {
         const char *end = memchr(at, '\n', (size_t)(text + length - at));
         size_t bytes = (size_t)((end ? end : text + length) - at);
-        snprintf(name, sizeof name, "%.256s:%lld", path, (long long)number + 1);
-        if (bytes > 0) {
-            zonal_status status = zonal__records_add(records, at, bytes, name);
-            if (status == ZONAL_FORMAT)
-                zonal__log("%s is passed over: %s", name, zonal_last_error()->message);
-            else
-                ZONAL_TRY(status);
-        }
+        zonal_status status =
+            bytes > 0 ? zonal__records_add(records, at, bytes, "the line") : ZONAL_OK;
+        number++;
         at += bytes + 1;
+        if (status != ZONAL_FORMAT)
+            ZONAL_TRY(status);
+        else if (passed_over++ < MOST_SAID) /* a file of another kind would fill the screen */
+            zonal__log("%.256s:%lld is passed over: %s", path, (long long)number,
+                       zonal_last_error()->message);
     }
+    records->passed_over += passed_over;
+    more = passed_over - MOST_SAID;
+    if (more > 0)
+        zonal__log("%.256s: %lld more line%s passed over", path, (long long)more,
+                   more == 1 ? " is" : "s are");
     return ZONAL_OK;
+}
+
+zonal_status zonal__records_need(const char *path) {
+    if (access(path, F_OK) == 0) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s; check the name", path, strerror(errno));
 }
 
 zonal_status zonal__records_read(zonal__records *records, const char *path) {
@@ -142,6 +151,19 @@ zonal_status zonal__records_read(zonal__records *records, const char *path) {
     status = read_lines(records, path, text, length);
     zonal__free(text);
     return status;
+}
+
+void zonal__records_keep_seeds(zonal__records *records, const int64_t *seed, int count) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < records->count; i++) {
+        int asked = 0;
+        for (int k = 0; k < count; k++) asked |= records->at[i].seed == seed[k];
+        if (asked)
+            records->at[kept++] = records->at[i];
+        else
+            record_fini(&records->at[i]);
+    }
+    records->count = kept;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -190,8 +212,7 @@ zonal_status zonal__records_merge(const char *path, const char *other, int64_t *
     zonal__records here = {0}, there = {0};
     zonal_status status = zonal__records_read(&here, path);
     *added = 0;
-    if (status == ZONAL_OK && access(other, F_OK) != 0)
-        status = ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s; check the name", other, strerror(errno));
+    if (status == ZONAL_OK) status = zonal__records_need(other);
     if (status == ZONAL_OK) status = zonal__records_read(&there, other);
     for (int64_t i = 0; i < there.count && status == ZONAL_OK; i++) {
         const char *text = there.at[i].text;

@@ -16,7 +16,8 @@
  * but the seed: cell, variant, configuration, what was decided, images. Times, device and commit
  * may differ.
  *
- * The file may come from anywhere. A line that is no record is passed over with a line in the log.
+ * The file may come from anywhere. A line that is no record is passed over; the log has a line for
+ * each of the first few of them, and how many more there are.
  */
 #ifndef ZONAL_REPRODUCE_RECORDS_H
 #define ZONAL_REPRODUCE_RECORDS_H
@@ -37,14 +38,19 @@ typedef struct zonal__record {
 typedef struct zonal__records {
     zonal__record *at;
     int64_t count, room;
+    int64_t passed_over; /* lines of the files that were no record */
 } zonal__records;
 
 /* Adds the records of a file; none where there is no such file. ZONAL_IO where it cannot be read,
  * ZONAL_FORMAT where it is too large. */
 zonal_status zonal__records_read(zonal__records *records, const char *path);
+/* ZONAL_IO where there is no such file. */
+zonal_status zonal__records_need(const char *path);
 /* Adds a record by its text, one JSON object. ZONAL_FORMAT where it is none. */
 zonal_status zonal__records_add(zonal__records *records, const char *text, size_t length,
                                 const char *name);
+/* Leaves the records of these seeds. */
+void zonal__records_keep_seeds(zonal__records *records, const int64_t *seed, int count);
 void zonal__records_fini(zonal__records *records);
 
 /* Appends a record to a file, which is made if need be, and waits until it is on the disk. A line

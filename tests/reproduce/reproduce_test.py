@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, case, refused, run, run_tests, skip
+from harness import PROGRAM, SOURCE, case, refused, run, run_tests, skip
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 SEED = int(os.environ.get("ZONAL_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -145,13 +145,26 @@ def test_textures():
         text = reproduce("table-textures", "--records", "w/records.jsonl", "--print").stdout
         assert text == done.stdout
 
+    @case("--print --seeds: the records of these seeds alone; without it, of all")
+    def _():
+        printed = [reproduce("table-textures", "--records", "w/records.jsonl", "--print", "--steps", 6,
+                             "--families", "disk", "--methods", "susreg", "--markdown", *more).stdout
+                   for more in ([], ["--seeds", 1], ["--seeds", "1,0"], ["--seeds", 77])]
+        rows = [next(line for line in text.splitlines() if line.startswith("| `susreg`"))
+                for text in printed]
+        assert [row[-5:] for row in rows] == ["| 2 |", "| 1 |", "| 2 |", "| 0 |"], rows
+        one = next(r for r in records("w/records.jsonl")
+                   if (r["data"], r["method"], r["seed"]) == ("disk", "susreg", 1))
+        assert f"| {100 * one['metrics']['retrieval.projector.r1']:.1f} (" in rows[1], rows
+
     @case("a line that was cut off is passed over, and the next record is whole")
     def _():
         with open("a.jsonl", "a") as file:
             file.write('{"experiment": "table-te')
         done = reproduce(*TEXTURES, "--steps", 6, "--families", "wood", "--methods", "susreg",
                          "--seeds", 2, "--out", "w", "--records", "a.jsonl")
-        assert done.returncode == 0 and "a.jsonl:10 is passed over" in done.stderr, done.stderr
+        assert done.returncode == 0, done.stderr
+        assert "a.jsonl:10 is passed over: the line is damaged: " in done.stderr, done.stderr
         with open("a.jsonl") as file:
             lines = file.readlines()
         assert len(lines) == 11 and json.loads(lines[10])["seed"] == 2
@@ -380,6 +393,29 @@ def test_refused():
             "table-textures", "--out", "a/b")
     refused("records to merge that are not there", 1, "nowhere.jsonl", "reproduce",
             "table-textures", "--records", "a.jsonl", "--merge", "nowhere.jsonl", "--print")
+
+    refused("records to print that are not there", 1, "cannot read nowhere.jsonl", "reproduce",
+            "table-textures", "--records", "nowhere.jsonl", "--print")
+    refused("a seed twice", 2, "--seeds has 9 twice; leave one out", "reproduce", "table-textures",
+            "--seeds", "9,8,9")
+
+    @case("a file of another kind is no records: a few lines and an error")
+    def _():
+        with open("binary.jsonl", "wb") as file:
+            file.write(b"\0\1x\n" * 500)
+        done = reproduce("table-textures", "--records", "binary.jsonl", "--print")
+        lines = done.stderr.splitlines()
+        assert done.returncode == 1 and not done.stdout and len(lines) <= 5, done
+        assert "binary.jsonl: 497 more lines are passed over" in lines[-2], lines
+        assert "binary.jsonl has no record; give --records" in lines[-1], lines
+
+    os.remove("binary.jsonl")
+
+    @case("the records that the help names are there")
+    def _():
+        named = re.findall(r"--records (\S+)", reproduce("--help").stdout)
+        named = [name for name in named if "/" in name]
+        assert named and all(os.path.exists(os.path.join(SOURCE, name)) for name in named), named
 
     @case("records that cannot be written are refused before any run")
     def _():

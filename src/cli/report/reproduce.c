@@ -40,7 +40,8 @@ static const zonal__option table[] = {
     TEXT("data", table.data, "NAME=PATH,...",
          "other tables: the data sets and where they are, with options of their own if need be: "
          "imagenet100=DIR:class-list=FILE"),
-    TEXT("seeds", table.seeds, "N,...", "of the runs; 0 unless given, table-temperature: 0,1,2"),
+    TEXT("seeds", table.seeds, "N,...",
+         "of the runs; 0 unless given, table-temperature: 0,1,2; with --print: all unless given"),
     WHOLE("side", table.side, "0", 0, 1024,
           "width and height of the views; 0: 128 for textures, else the recipe's"),
     WHOLE("steps", table.steps, "0", 0, 1e9,
@@ -91,7 +92,7 @@ static const zonal__cli_usage usage = {
         "examples:\n"
         "  zonal reproduce table-textures --parallel 3 --minutes 9\n"
         "  zonal reproduce table-pretrain --data imagenette=DIR,efigi=DIR\n"
-        "  zonal reproduce table-textures --records results/textures.jsonl --print\n",
+        "  zonal reproduce table-textures --records results/table-textures.jsonl --print\n",
     .argument = "TABLE or FIGURE",
     .least = 1,
     .most = 1};

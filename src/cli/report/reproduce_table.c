@@ -84,6 +84,19 @@ static zonal_status print_all(const zonal__table_settings *s, const zonal__matri
     return printed > 0 ? ZONAL_OK : print_variant(s, matrix, matrix->variant, records);
 }
 
+/* Without --print a file that is not there is begun; here its name is mistaken. */
+static zonal_status read_to_print(const zonal__table_settings *s, const zonal__matrix *matrix,
+                                  const char *path, zonal__records *records) {
+    if (s->records) ZONAL_TRY(zonal__records_need(path));
+    ZONAL_TRY(zonal__records_read(records, path));
+    if (records->count == 0 && records->passed_over > 0)
+        return ZONAL_FAIL(
+            ZONAL_FORMAT,
+            "%s has no record; give --records a file that zonal reproduce has written", path);
+    if (s->seeds) zonal__records_keep_seeds(records, matrix->seed, matrix->seeds);
+    return ZONAL_OK;
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static zonal_status merge(const zonal__table_settings *s, const char *path) {
@@ -150,8 +163,11 @@ static zonal_status reproduce(const zonal__experiment *experiment, const zonal__
         ZONAL_TRY(zonal__cli_make_folder(s->out));
     }
     ZONAL_TRY(merge(s, path));
+    if (s->print) {
+        ZONAL_TRY(read_to_print(s, matrix, path, records));
+        return print_all(s, matrix, records);
+    }
     ZONAL_TRY(zonal__records_read(records, path));
-    if (s->print) return print_all(s, matrix, records);
     return run(s, matrix, records, path, failed);
 }
 
