@@ -218,22 +218,34 @@ static zonal_status open_file(const zonal__source_options *options, zonal__sourc
         options->path);
 }
 
-zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source) {
+static int is_textures(const char *path) {
+    return strncmp(path, "textures:", 9) == 0;
+}
+
+zonal_status zonal__source_check_path(const char *path) {
     struct stat about;
-    *source = NULL;
-    if (!options->path || !options->path[0])
+    if (!path || !path[0])
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a source of images needs a name, got an empty one");
-    if (strncmp(options->path, "textures:", 9) == 0) return zonal__source_textures(options, source);
-    if (stat(options->path, &about) != 0)
+    if (is_textures(path)) return ZONAL_OK;
+    if (stat(path, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO,
                           "cannot read %s: %s; give the name of a folder or file of images, or "
                           "textures:FAMILY",
-                          options->path, strerror(errno));
-    if (S_ISDIR(about.st_mode)) return kind_of_folder(options->path)(options, source);
-    if (S_ISREG(about.st_mode)) return open_file(options, source);
+                          path, strerror(errno));
+    if (S_ISDIR(about.st_mode) || S_ISREG(about.st_mode)) return ZONAL_OK;
     return ZONAL_FAIL(ZONAL_IO,
-                      "cannot read %s: it is neither a file nor a folder; give one of them",
-                      options->path);
+                      "cannot read %s: it is neither a file nor a folder; give one of them", path);
+}
+
+zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source) {
+    const char *path = options->path;
+    struct stat about;
+    *source = NULL;
+    ZONAL_TRY(zonal__source_check_path(path));
+    if (is_textures(path)) return zonal__source_textures(options, source);
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return kind_of_folder(path)(options, source);
+    return open_file(options, source);
 }
 
 /* ---- which images a step takes --------------------------------------------------------------- */

@@ -218,13 +218,28 @@ def test_pretrain():
 
     @case("a cell that fails is said in a line, the others go on, status 1")
     def _():
-        done = reproduce("table-pretrain", "--data", "imagenette=nowhere,efigi=images", *options,
+        os.mkdir("empty")
+        done = reproduce("table-pretrain", "--data", "imagenette=empty,efigi=images", *options,
                          "--methods", "susreg", "--records", "w/others.jsonl")
         assert done.returncode == 1, done.stderr
         lines = done.stderr.splitlines()
         assert len(lines) == 3 and lines[0].startswith("zonal: imagenette susreg seed 0 failed: ")
-        assert "nowhere" in lines[0] and "efigi susreg seed 0" in lines[1], lines
+        assert "empty" in lines[0] and "efigi susreg seed 0" in lines[1], lines
+        assert "1 of 2 cells have a record; 1 failed: read why in w/logs" in lines[2], lines
+        assert "--options KEY=VALUE" in lines[2] and "the same command" not in lines[2], lines
 
+    @case("images that are not there are one error before any cell, where a cell needs them")
+    def _():
+        arguments = ["table-pretrain", "--data", "imagenette=nowhere,efigi=images", *options,
+                     "--methods", "susreg,mmd-heat", "--records", "w/none.jsonl"]
+        done = reproduce(*arguments)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert "cannot read nowhere" in done.stderr and not os.path.exists("w/none.jsonl"), done
+        arguments[2] = "efigi=nowhere"
+        done = reproduce(*arguments[:-4], "--methods", "susreg", "--records", "w/others.jsonl")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+
+    os.rmdir("empty")
     shutil.rmtree("images")
     shutil.rmtree("w")
     os.remove("classes.txt")

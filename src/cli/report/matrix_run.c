@@ -19,6 +19,7 @@
 #include "cli/report/child.h"
 #include "cli/report/matrix_folder.h"
 #include "core/memory.h"
+#include "data/source.h"
 #include "reproduce/outcome.h"
 #include "zonal/device.h"
 #include "zonal/zonal.h"
@@ -392,7 +393,19 @@ static void release_signals(const struct sigaction usual[STOP_SIGNALS]) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Each cell would fail by itself. The images of cells that have a record are not needed. */
+static zonal_status check_data(const runner *r) {
+    for (int64_t i = 0; i < r->matrix->count; i++) {
+        const zonal__cell *cell = &r->matrix->cell[i];
+        if (r->matrix->experiment->textures || zonal__matrix_record(r->matrix, cell, r->records))
+            continue;
+        ZONAL_TRY(zonal__source_check_path(r->matrix->set[cell->set].path));
+    }
+    return ZONAL_OK;
+}
+
 static zonal_status prepare(runner *r) {
+    ZONAL_TRY(check_data(r));
     ZONAL_TRY(zonal__records_check(r->options->records));
     ZONAL_TRY(zonal__folder_make(r->options->folder, r->matrix));
     ZONAL_TRY(zonal__folder_lock(r->options->folder, &r->lock));

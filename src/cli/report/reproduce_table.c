@@ -115,11 +115,18 @@ static zonal_status merge(const zonal__table_settings *s, const char *path) {
 
 static void say_end(const zonal__table_settings *s, const zonal__matrix *matrix,
                     const zonal__matrix_run_result *result) {
-    if (result->done == matrix->count || s->quiet) return;
-    zonal__cli_say("%" PRId64 " of %" PRId64 " cells have a record%s; the same command continues "
-                   "with the rest",
-                   result->done, matrix->count,
-                   result->stopped ? ", and the runs that were under way a checkpoint" : "");
+    const int64_t left = matrix->count - result->done;
+    char failed[ZONAL__MATRIX_PATH + 160] = "";
+    if (left == 0 || s->quiet) return;
+    if (result->failed > 0)
+        snprintf(failed, sizeof failed,
+                 "; %" PRId64 " failed: read why in %.*s/logs; options of zonal train go into "
+                 "--options KEY=VALUE",
+                 result->failed, ZONAL__MATRIX_PATH, s->out);
+    zonal__cli_say("%" PRId64 " of %" PRId64 " cells have a record%s%s%s", result->done,
+                   matrix->count,
+                   result->stopped ? ", and the runs that were under way a checkpoint" : "", failed,
+                   left > result->failed ? "; the same command continues with the rest" : "");
 }
 
 static zonal_status run(const zonal__table_settings *s, const zonal__matrix *matrix,
