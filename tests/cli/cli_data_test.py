@@ -18,7 +18,7 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(77)
 
-from harness import PROGRAM, case, refused, report, run, run_json, run_tests
+from harness import PROGRAM, case, kept, refused, report, run, run_json, run_tests
 
 probe = run("data", "textures", "--family", "disk", "--count", 1, "--sheet", "/dev/null")
 if "no libpng" in probe.stderr or "libpng" in probe.stderr:
@@ -329,6 +329,13 @@ def test_bad_sources():
     refused("textures of no family", 2, "wood", "data", "info", "textures:woot")
     refused("no room for a pack", 1, "No space", "data", "pack", "textures:disk", "--count", 3, "--size",
             64, "--out", "/dev/full")
+    assert run("data", "pack", "textures:disk", "--count", 2, "--out", "x.zpk").returncode == 0
+    kept("a pack", "x.zpk", "data", "pack", "x.zpk", "--out", "x.zpk")
+    os.remove("x.zpk")
+    kept("a pack of some classes", "list", "data", "pack", "loop", "--class-list", "list", "--out",
+         "./list")
+    refused("a pack in the place of an image", 2, "let its name end in .zpk", "data", "pack", "loop",
+            "--out", "zero.jpg")
     refused("no folder for a pack", 1, "no/such", "data", "pack", "textures:disk", "--count", 2,
             "--out", "no/such/x.zpk")
 

@@ -18,7 +18,7 @@ except ImportError:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(77)
 
-from harness import PROGRAM, case, refused, report, run, run_json, run_tests, skip
+from harness import PROGRAM, case, kept, refused, report, run, run_json, run_tests, skip
 
 
 def near(a, b, relative=1e-12, absolute=0.0):
@@ -608,6 +608,12 @@ def test_bad_outputs():
     os.mkdir("folder")
     refused("the gradient into no folder", 1, "none/g.npy", *write, "none/g.npy")
     refused("the gradient over a folder", 1, "folder", *write, "folder")
+    os.symlink("../x.npy", "folder/link.npy")
+    os.link("x.npy", "folder/hard.npy")
+    for name in ("x.npy", "./folder/../x.npy", "folder/link.npy", "folder/hard.npy"):
+        kept(f"the gradient to {name}", "x.npy", *write, name)
+    for name in os.listdir("folder"):
+        os.remove(f"folder/{name}")
     refused("a plot into no folder", 1, "none/k.svg", "kernel", "--plot", "none/k.svg")
     refused("a figure into no folder", 1, "none/k.svg", "kernel", "--figure", "none/k.svg")
     refused("a variance plot into no folder, before any work", 1, "none/v.svg", "variance",

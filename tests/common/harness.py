@@ -107,6 +107,15 @@ def refused(name, status, text, *arguments):
     report(good, f"refused: {name}", f"status {done.returncode}\n{done.stderr}{done.stdout}")
 
 
+def kept(name, path, *arguments):
+    """Refused, because "path", which the command reads, would be replaced; it stays as it is."""
+    with open(path, "rb") as file:
+        before = file.read()
+    refused(f"{name} over its input", 2, "would replace", *arguments)
+    with open(path, "rb") as file:
+        report(file.read() == before, f"{name} leaves its input as it was")
+
+
 def finish():
     """The closing line; ends the program, with 77 when all was skipped."""
     print(f"1..{passed + failed + skipped}")

@@ -8,7 +8,7 @@ import shutil
 import struct
 import sys
 
-from harness import case, refused, report, run, run_json, run_tests, skip
+from harness import case, kept, refused, report, run, run_json, run_tests, skip
 
 try:
     import numpy as np
@@ -428,6 +428,21 @@ def test_refusals():
             "E.npy", "--checkpoint", "best")
     refused("unwritable output", 1, "nowhere/E.npy", "embed", "run", "--out", "nowhere/E.npy",
             "--quiet")
+    for path in (checkpoint, "run/config.toml", "run/metrics.jsonl", "run/log.txt", "run/data.txt"):
+        kept(f"export to {path}", path, "export", "run", "--out", path)
+        kept(f"embed to {path}", path, "embed", "run", "--projections", path, "--quiet")
+        kept(f"eval to {path}", path, "eval", "run", "--out", path, "--quiet")
+    shutil.copy(checkpoint, "w.safetensors")
+    kept("export of a file", "w.safetensors", "export", "w.safetensors", "--out", "./w.safetensors")
+    kept("eval of a file", "w.safetensors", "eval", "--weights", "w.safetensors", *data, "--out",
+         "w.safetensors")
+    kept("labels", "w.safetensors", "embed", "w.safetensors", *data, "--out", "E.npy", "--labels",
+         "w.safetensors")
+    os.remove("w.safetensors")
+    assert run("data", "pack", "mnist", "--out", "m.zpk").returncode == 0
+    kept("features of a pack", "m.zpk", "embed", "run", "--data", "m.zpk", "--out", "m.zpk",
+         "--quiet")
+    os.remove("m.zpk")
     refused("unwritable export", 1, "nowhere/b", "export", "run", "--out", "nowhere/b.safetensors")
     refused("labels that are not there", 2, "no labels", "embed", "run", "--data",
             "textures:disk", "--texture-count", 8, "--texture-size", SIDE, "--out", "E.npy",

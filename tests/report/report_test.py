@@ -15,7 +15,7 @@ import struct
 import subprocess
 import tempfile
 
-from harness import case, refused, report, run, run_json, run_tests, skip
+from harness import case, kept, refused, report, run, run_json, run_tests, skip
 from report_pages import (STEPS, clean, heads_of, loss_of, make_page, make_run, rows_of, section,
                           text_of)
 
@@ -372,6 +372,7 @@ def test_odd_input():
     refused("too many runs", 2, "RUN", "report", *["a"] * 21)
     refused("a place that is not there", 1, "nowhere/page.html", "report", "a", "--no-examples",
             "--out", "nowhere/page.html")
+    kept("the page", "a/metrics.jsonl", "report", "a", "--no-examples", "--out", "a/metrics.jsonl")
     refused("a folder in the page's place", 1, "empty", "report", "a", "--no-examples", "--out",
             "empty")
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/inputs.h"
 #include "cli/common/progress.h"
 #include "cli/common/show_log.h"
 #include "cli/data/data.h"
@@ -182,6 +183,8 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     zonal__split parts[MOST_SPLITS];
     int count, workers = zonal__pool_workers((int)s->threads);
     zonal_status status;
+    ZONAL_TRY(zonal__cli_keep_input("--out", s->out, path));
+    ZONAL_TRY(zonal__cli_keep_input("--out", s->out, s->source.class_list));
     ZONAL_TRY(split_parts(s->split, parts, &count));
     ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' images"));
     status = ZONAL_OK;
@@ -229,6 +232,8 @@ int zonal__cli_data_pack(int argc, char **argv) {
     job j = {.settings = &s};
     if ((s.side || s.enlarge) && s.fit == ZONAL__PACK_AS_IS)
         return zonal__cli_misused("--side and --enlarge go with --fit center or --fit stretch");
+    status = zonal__cli_check_ending("--out", s.out, ".zpk");
+    if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.side) s.side = USUAL_SIDE;
     zonal__cli_show_log(s.quiet);
     if (run(&s, options.arguments[0], &j) != ZONAL_OK) return zonal__cli_failed();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/inputs.h"
 #include "cli/common/progress.h"
 #include "cli/common/show_log.h"
 #include "cli/eval/subject.h"
@@ -238,6 +239,23 @@ static zonal_status write_all(const settings *s, zonal__subject *subject, zonal_
     return status;
 }
 
+/* The images may be a file too, which a run's configuration names. */
+static zonal_status keep_inputs(const settings *s, const zonal__subject *subject,
+                                const zonal__source *source) {
+    const struct {
+        const char *option, *path;
+    } files[] = {{"--out", s->out},
+                 {"--projections", s->projections},
+                 {"--labels", s->labels},
+                 {"--index", s->index}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        ZONAL_TRY(
+            zonal__subject_keep_inputs(files[i].option, files[i].path, subject->name, &s->subject));
+        ZONAL_TRY(zonal__cli_keep_input(files[i].option, files[i].path, source->path));
+    }
+    return ZONAL_OK;
+}
+
 static zonal_status check(const settings *s, const zonal__subject *subject,
                           const zonal__source *source) {
     if (s->projections && subject->model->spec.projector_layers == 0)
@@ -245,6 +263,7 @@ static zonal_status check(const settings *s, const zonal__subject *subject,
                           subject->weights);
     if (s->labels && !source->labels)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s has no labels; leave --labels out", source->path);
+    ZONAL_TRY(keep_inputs(s, subject, source));
     return check_index(s);
 }
 
@@ -289,8 +308,7 @@ int zonal__cli_embed(int argc, char **argv) {
     if (status != ZONAL__EXIT_CONTINUE) return status;
     if (!s.out && !s.projections)
         return zonal__cli_misused("nothing to write: give --out, --projections or both");
-    if (s.index && ((s.out && strcmp(s.index, s.out) == 0) ||
-                    (s.projections && strcmp(s.index, s.projections) == 0)))
+    if (zonal__cli_is_same_file(s.index, s.out) || zonal__cli_is_same_file(s.index, s.projections))
         return zonal__cli_misused("--index %s is the file of the rows; choose another name",
                                   s.index);
     zonal__cli_show_log(s.quiet);

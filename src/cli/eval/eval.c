@@ -331,11 +331,19 @@ static zonal_status show(const settings *s, zonal__eval_results *results) {
     return status;
 }
 
+static zonal_status keep_inputs(const settings *s, int count, char **names) {
+    ZONAL_TRY(zonal__subject_keep_inputs("--out", s->out, s->weights, &s->subject));
+    for (int i = 0; i < count; i++)
+        ZONAL_TRY(zonal__subject_keep_inputs("--out", s->out, names[i], &s->subject));
+    return ZONAL_OK;
+}
+
 /* The file is opened first: an hour later is too late to learn that it cannot be. */
 static int run(const settings *s, int count, char **names) {
     zonal__eval_results results = {0};
     zonal__file *out = NULL;
     zonal_error first = {0};
+    if (keep_inputs(s, count, names) != ZONAL_OK) return zonal__cli_failed();
     if (s->out && zonal__file_create(s->out, &out) != ZONAL_OK) return zonal__cli_failed();
     zonal_status status = evaluate_all(s, count, names, &results);
     if (status != ZONAL_OK) first = *zonal_last_error();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/inputs.h"
 #include "cli/eval/model_card.h"
 #include "cli/eval/subject.h"
 #include "core/text.h"
@@ -165,6 +166,8 @@ static void say_how_to_load(const metadata *m) {
 static zonal_status export(const settings *s, const zonal__safetensors *file, const char *name,
                            int is_run) {
     metadata m;
+    ZONAL_TRY(zonal__cli_keep_input("--out", s->out, name));
+    ZONAL_TRY(zonal__cli_keep_input("--out", s->out, s->checkpoint));
     ZONAL_TRY(gather(file, name, is_run, s->out, &m));
     if (s->card) ZONAL_TRY(check_card(s, &m));
     ZONAL_TRY(zonal__weights_export(file, m.notes, m.count, s->out));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backend/device.h"
+#include "cli/common/inputs.h"
 #include "core/text.h"
 #include "nn/weights.h"
 #include "train/run_folder.h"
@@ -73,6 +74,15 @@ zonal_status zonal__subject_weights(const char *name, const char *checkpoint, in
         return ZONAL_FAIL(ZONAL_IO, "--checkpoint is last, best or a file; cannot read %s: %s",
                           checkpoint, strerror(errno));
     return copy(checkpoint, out);
+}
+
+zonal_status zonal__subject_keep_inputs(const char *option, const char *out, const char *name,
+                                        const zonal__subject_settings *settings) {
+    ZONAL_TRY(zonal__cli_keep_input(option, out, name));
+    ZONAL_TRY(zonal__cli_keep_input(option, out, settings->checkpoint));
+    for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++) /* those that are no files match none */
+        ZONAL_TRY(zonal__cli_keep_input(option, out, settings->overrides[i]));
+    return ZONAL_OK;
 }
 
 static zonal_status read_notes(const zonal__safetensors *file, zonal__subject *s) {

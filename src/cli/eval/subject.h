@@ -130,6 +130,11 @@ typedef struct zonal__subject {
 zonal_status zonal__subject_weights(const char *name, const char *checkpoint, int *is_run,
                                     char out[ZONAL__TRAINING_PATH]);
 
+/* Refuses a file to write that is one of those to read (cli/common/inputs.h): the network, or what
+ * the settings name. */
+zonal_status zonal__subject_keep_inputs(const char *option, const char *out, const char *name,
+                                        const zonal__subject_settings *settings);
+
 /* Reads the weights onto the device and settles everything. On failure nothing is left to close. */
 zonal_status zonal__subject_open(const char *name, const zonal__subject_settings *settings,
                                  zonal__subject *subject);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/inputs.h"
 #include "cli/common/job.h"
 #include "cli/common/rows.h"
 #include "core/json.h"
@@ -369,6 +370,7 @@ static void keep_remark(void *context, const char *line) {
 static zonal_status prepare(const settings *s, const zonal__options *options, result *r) {
     const zonal__device *device;
     char name[ZONAL_DEVICE_NAME];
+    ZONAL_TRY(zonal__cli_keep_input("--grad", s->grad, options->arguments[0]));
     ZONAL_TRY(zonal_loss_defaults(s->method, &r->loss));
     ZONAL_TRY(zonal__loss_apply(options, offsetof(settings, loss), &r->loss));
     r->loss.precision = (zonal_precision)s->precision;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/common/cli.h"
+#include "cli/common/inputs.h"
 #include "cli/report/examples.h"
 #include "cli/report/kernels.h"
 #include "core/memory.h"
@@ -62,6 +63,7 @@ static void say_notes(const zonal__report *report) {
 static zonal_status run(const settings *s, int count, char *const *folders) {
     zonal__report *report; /* too large for the stack */
     zonal_status status;
+    for (int i = 0; i < count; i++) ZONAL_TRY(zonal__cli_keep_input("--out", s->out, folders[i]));
     ZONAL_TRY(ZONAL_NEW(&report, 1, "the report"));
     status = zonal__report_read(report, count, folders);
     if (status == ZONAL_OK) say_notes(report);
