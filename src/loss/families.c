@@ -195,6 +195,7 @@ const zonal__family zonal__families[] = {
                            .most = MAX_BAND,
                            .initial = band_initial,
                            .method = {"mmd-band", "ksd-band"},
+                           .not_positive = "negative at some cosines",
                            .series = 1,
                            .weighted = 1,
                            .build = band_build,
@@ -233,6 +234,7 @@ const zonal__family zonal__families[] = {
                               .log = poisson_log},
     [ZONAL_FAMILY_CHORDAL] = {.name = "chordal",
                               .method = {"mmd-chordal"},
+                              .not_positive = "0 at c = -1",
                               .infinite_derivative = 1,
                               .build = chordal_build,
                               .derivative = chordal_derivative,
@@ -389,6 +391,26 @@ const char *zonal__method_of(const zonal_loss_options *loss) {
     return "?";
 }
 
+/* The name nearest to kl-band would be no help: KSD is something else. */
+static zonal_status check_density(const char *method) {
+    char takes[128] = "";
+    for (int f = 0; f < FAMILIES; f++)
+        if (zonal__families[f].method[ZONAL_DISCREPANCY_KL])
+            zonal__text_append(takes, sizeof takes, "%s%s", takes[0] ? ", " : "",
+                               zonal__families[f].method[ZONAL_DISCREPANCY_KL]);
+    for (int f = 0; f < FAMILIES; f++) {
+        const zonal__family *family = &zonal__families[f];
+        if (family->not_positive && strncmp(method, "kl-", 3) == 0 &&
+            strcmp(method + 3, family->name) == 0)
+            return ZONAL_FAIL(ZONAL_ARGUMENT,
+                              "there is no method '%s': KL takes the logarithm of the kernel, and "
+                              "%s is %s; use one of %s, or %s",
+                              method, family->name, family->not_positive, takes,
+                              family->method[ZONAL_DISCREPANCY_MMD]);
+    }
+    return ZONAL_OK;
+}
+
 zonal_status zonal__method_find(const char *method, zonal_loss_options *options) {
     const char *names[METHODS + 1] = {0};
     named_loss methods[METHODS];
@@ -399,6 +421,7 @@ zonal_status zonal__method_find(const char *method, zonal_loss_options *options)
         zonal__loss_initial(methods[i].discrepancy, methods[i].family, options);
         return ZONAL_OK;
     }
+    ZONAL_TRY(check_density(method));
     const char *nearest = zonal__text_nearest(method, names);
     if (nearest)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "unknown method '%s'; did you mean '%s'?", method,

@@ -29,10 +29,11 @@ typedef struct zonal__family {
     zonal_number (*initial)(int64_t dim, zonal_discrepancy discrepancy);
 
     const char *method[ZONAL_DISCREPANCY_KL + 1]; /* by zonal_discrepancy; NULL: there is none */
-    int series;              /* 1: degrees end, so moments may serve where the last is 2 */
-    int weighted;            /* 1: made of weights, which multiplicities may be left out of */
-    int given;               /* 1: the weights are the caller's */
-    int infinite_derivative; /* 1: phi'(1) is infinite, so there is no gradient */
+    int series;               /* 1: degrees end, so moments may serve where the last is 2 */
+    int weighted;             /* 1: made of weights, which multiplicities may be left out of */
+    int given;                /* 1: the weights are the caller's */
+    const char *not_positive; /* what phi is somewhere, so that KL cannot use it; NULL: positive */
+    int infinite_derivative;  /* 1: phi'(1) is infinite, so there is no gradient */
 
     /* What is wrong with a spec beyond its parameter's bounds. NULL: nothing can be. */
     zonal_status (*check)(const zonal_kernel_spec *spec);

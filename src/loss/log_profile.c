@@ -285,9 +285,9 @@ zonal_status zonal__kernel_fit_log(const zonal_kernel *kernel, zonal__fit **fit)
     *fit = NULL;
     if (!family->log && !family->fit_log)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "KL needs a kernel that is positive everywhere, and %s is 0 at c = -1; "
-                          "use heat, induced or poisson",
-                          family->name);
+                          "KL needs a kernel that is positive everywhere, and %s is %s; use heat, "
+                          "induced or poisson",
+                          family->name, family->not_positive);
     if (!(kernel->log_a0 > -INFINITY))
         return ZONAL_FAIL(ZONAL_ARGUMENT,
                           "KL needs a kernel that is positive everywhere, and without "

@@ -539,6 +539,8 @@ def test_bad_options():
     refused("two files", 2, "x.npy", "loss", "x.npy", "x.npy", "--method", "mmd-heat")
     for wrong, right in (("mmd-haet", "mmd-heat"), ("kl_heat", "kl-heat"), ("susrge", "susreg")):
         refused(f"method {wrong}", 2, right, "loss", "x.npy", "--method", wrong)
+    refused("a KL without logarithm", 2, "band is negative at some cosines; use one of kl-heat", "loss",
+            "x.npy", "--method", "kl-band")
     refused("method nonsense", 2, "nonsense", "loss", "x.npy", "--method", "nonsense")
     bad("--bnad", "--bnad", 2)
     bad("--band", "--bnad", 2)

@@ -43,6 +43,12 @@ static void test_methods(void) {
     CHECK_FAILS(zonal_loss_defaults("wasserstein-gaussian", &options), ZONAL_ARGUMENT,
                 "there are mmd-heat, mmd-band");
     CHECK_FAILS(zonal_loss_defaults("", &options), ZONAL_ARGUMENT, "unknown method ''");
+    CHECK_FAILS(zonal_loss_defaults("kl-band", &options), ZONAL_ARGUMENT,
+                "band is negative at some cosines; use one of kl-heat, kl-induced, kl-poisson, "
+                "kl-spectrum, or mmd-band");
+    CHECK_FAILS(zonal_loss_defaults("kl-chordal", &options), ZONAL_ARGUMENT,
+                "chordal is 0 at c = -1; use one of kl-heat");
+    CHECK_FAILS(zonal_loss_defaults("kl-bnad", &options), ZONAL_ARGUMENT, "unknown method");
 }
 
 static void test_bad_options(void) {
