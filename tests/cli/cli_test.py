@@ -522,6 +522,9 @@ def test_bad_files():
         for method in ("mmd-heat", "mmd-band", "kl-heat", "susreg"):
             bad(f"{value} in a row, {method}", "row 13", y, method)
         bad(f"{value} in a row is described", word, y)
+        save("bad.npy", y)
+        refused(f"{value} in a row, zonal test", 1, "bad.npy: row 13", "test", "bad.npy")
+        os.remove("bad.npy")
     refused("rows that are not unit", 1, "row", "loss", "good.npy", "--method", "mmd-heat",
             "--unit")
     os.remove("good.npy")

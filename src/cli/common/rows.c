@@ -56,6 +56,13 @@ zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int 
     return status;
 }
 
+zonal_status zonal__cli_name_file(zonal_status status, const char *path) {
+    char sentence[sizeof zonal_last_error()->message];
+    if (status != ZONAL_SHAPE && status != ZONAL_NUMERIC) return status;
+    strcpy(sentence, zonal_last_error()->message);
+    return ZONAL_FAIL(status, "%s: %s", path, sentence);
+}
+
 zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,
                              void **out) {
     const zonal__random random = {.stream = ZONAL__STREAM_UNIFORM};

@@ -28,6 +28,9 @@ zonal_status zonal__cli_load(const char *path, zonal__load_type type, int quiet,
 zonal_status zonal__cli_load_share(const char *path, zonal__load_type type, int quiet, int rank,
                                    int ranks, zonal__cli_rows *rows);
 
+/* Puts the file's name before a sentence about its shape or its rows; returns the status. */
+zonal_status zonal__cli_name_file(zonal_status status, const char *path);
+
 /* Rows "first" to first + n of a batch of normal ones, which losses normalise as in training:
  * double or float, released with zonal__free. */
 zonal_status zonal__cli_draw(int64_t first, int64_t n, int64_t d, zonal_precision precision,

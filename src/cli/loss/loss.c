@@ -223,14 +223,6 @@ static void print_text(const settings *s, const result *r) {
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* Puts the file's name before a sentence about its shape or its rows. */
-static zonal_status name_file(zonal_status status, const char *path) {
-    char sentence[sizeof zonal_last_error()->message];
-    if (status != ZONAL_SHAPE && status != ZONAL_NUMERIC) return status;
-    strcpy(sentence, zonal_last_error()->message);
-    return ZONAL_FAIL(status, "%s: %s", path, sentence);
-}
-
 /* The gradient of an fp32 plan is float; its file holds doubles all the same. */
 static zonal_status write_numbers(zonal__file *file, zonal_precision precision, const void *number,
                                   int64_t count) {
@@ -329,7 +321,7 @@ static zonal_status compute(const settings *s, const char *path, result *r) {
     r->path = path;
     r->rows = rows.all;
     r->dim = rows.d;
-    if (status == ZONAL_OK) status = name_file(run_plan(s, &rows, r), path);
+    if (status == ZONAL_OK) status = zonal__cli_name_file(run_plan(s, &rows, r), path);
     zonal__free(rows.x);
     return status;
 }

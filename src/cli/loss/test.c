@@ -154,7 +154,7 @@ static zonal_status work(const settings *chosen, const char *path) {
     zonal_status status = zonal_uniformity_run(&options, rows.n, rows.d, rows.x, &report);
     zonal__progress_end(&progress);
     zonal__free(rows.x);
-    ZONAL_TRY(status);
+    ZONAL_TRY(zonal__cli_name_file(status, path));
     if (chosen->json) return print_json(&report);
     print_report(&report);
     return ZONAL_OK;
