@@ -135,6 +135,17 @@ def test_folder():
         for text in ("network", "data", "f* = ", "margin"):
             assert text in done.stdout, done.stdout
 
+    @case("the next command can be copied to a shell, whatever the name of the folder")
+    def _():
+        long = "a name with blanks that is too long for a line of eighty columns, and not to be broken"
+        for name, shown in (("plain-1.é", "plain-1.é"), ("my run", "'my run'"), ("a's $b", "'a'\\''s $b'"),
+                            (long, f"'{long}'")):
+            done = trained(*TEXTURES, "--steps", 1, "--out", name)
+            said = done.stdout.split("done: ")[1]
+            assert " ".join(said.split()) == f"1 step; next: zonal eval {shown}", said
+            assert shown in said, said
+            shutil.rmtree(name)
+
     @case("the batch is all there is of a few images, unless given")
     def _():
         without = [word for word in TEXTURES if word not in ("--batch", "8")]

@@ -1,5 +1,6 @@
 #include "cli/common/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -30,6 +31,27 @@ zonal__cli_text zonal__cli_plain(const char *text) {
     zonal__cli_text plain;
     zonal__text_plain(text, plain.text, sizeof plain.text);
     return plain;
+}
+
+/* Bytes beyond ASCII are letters to a shell. */
+static int is_simple(const char *name) {
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && (unsigned char)*c < 0x80 && !strchr("_@%+=:,./-", *c))
+            return 0;
+    return *name != '\0';
+}
+
+zonal__cli_text zonal__cli_quoted(const char *name) {
+    zonal__cli_text quoted;
+    size_t used = 1;
+    if (is_simple(name)) return zonal__cli_plain(name);
+    quoted.text[0] = '\'';
+    for (; *name && used + 6 < sizeof quoted.text; name++) {
+        const char *piece = *name == '\'' ? "'\\''" : (const char[]){*name, '\0'};
+        used += (size_t)snprintf(quoted.text + used, sizeof quoted.text - used, "%s", piece);
+    }
+    snprintf(quoted.text + used, sizeof quoted.text - used, "'");
+    return quoted;
 }
 
 int zonal__cli_said_before(const char *line) {

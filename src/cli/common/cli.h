@@ -86,6 +86,10 @@ zonal__cli_text zonal__cli_plain(const char *text);
 /* The same in place, for the columns of a table: '?' stands for each hidden character. */
 void zonal__cli_make_plain(char *text);
 
+/* A name as a shell reads it, for a command that is to be copied: in single quotes where it has
+ * blanks or special characters. */
+zonal__cli_text zonal__cli_quoted(const char *name);
+
 /* A file of images by another format's name would open nowhere: ZONAL__EXIT_CONTINUE, or the exit
  * status after a sentence, where the path (NULL: none) ends in the ending of another format than
  * "ending", such as ".svg". */

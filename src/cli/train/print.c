@@ -28,12 +28,18 @@ static void fill_line(const char *format, va_list arguments, char line[LINE]) {
 }
 
 /* Where a line is to be broken so that at most "room" columns stay before it: at a blank, or, where
- * a name is longer than that, after it; but not within the first "least" columns. */
+ * a name is longer than that, after it; but not within the first "least" columns, nor within a name
+ * in quotes, which is to be copied. */
 static size_t find_break(const char *text, size_t least, size_t room) {
     size_t at = 0, length = strlen(text);
+    int quoted = text[0] == '\'';
     if (length <= room) return length;
-    for (size_t i = least + 1; i < length; i++)
-        if (text[i] == ' ' && text[i - 1] != ' ' && (i <= room || at == 0)) at = i;
+    for (size_t i = 1; i < length; i++) {
+        if (text[i] == '\'' && (quoted || text[i - 1] == ' ' || text[i - 1] == '\''))
+            quoted = !quoted; /* an apostrophe within a word opens nothing */
+        if (i > least && !quoted && text[i] == ' ' && text[i - 1] != ' ' && (i <= room || at == 0))
+            at = i;
+    }
     return at > 0 ? at : length;
 }
 

@@ -137,10 +137,10 @@ static void say_end(job *j, const zonal__training_result *result) {
         zonal__train_say(&j->print,
                          "stopped after step %" PRId64 " of %" PRId64 "; to continue: zonal train "
                          "--resume %s",
-                         result->step, result->total, result->folder);
+                         result->step, result->total, zonal__cli_quoted(result->folder).text);
     else
         zonal__train_say(&j->print, "done: %" PRId64 " step%s; next: zonal eval %s", result->total,
-                         zonal__text_plural(result->total), result->folder);
+                         zonal__text_plural(result->total), zonal__cli_quoted(result->folder).text);
 }
 
 /* Of several ranks one speaks; all of them may be asked to stop. */
