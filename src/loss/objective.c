@@ -24,6 +24,9 @@ static zonal_status check(const zonal_objective_options *options, int64_t views,
                           int64_t global_views) {
     if (views < 1)
         return ZONAL_FAIL(ZONAL_SHAPE, "there must be at least 1 view, got %lld", (long long)views);
+    if (views == 1 && global_views > 1)
+        return ZONAL_FAIL(ZONAL_SHAPE, "alignment compares two or more views of each image, got "
+                                       "one; give another view");
     if (global_views < 1 || global_views > views)
         return ZONAL_FAIL(ZONAL_SHAPE, "global views must be from 1 to all %lld views, got %lld",
                           (long long)views, (long long)global_views);

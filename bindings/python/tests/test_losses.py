@@ -281,6 +281,9 @@ class Options(Case):
         self.refused(ValueError, "gain", SphereJEPALoss(gain=-1), rows(2, 9, D))
         self.refused(ValueError, "global", SphereJEPALoss(global_views=3), rows(2, 9, D))
         self.refused(ValueError, "global", SphereJEPALoss(global_views=0), rows(2, 9, D))
+        self.refused(ValueError, "two or more views", SphereJEPALoss(), [rows(9, D)])
+        self.refused(ValueError, "band is negative at some cosines", KL, "band")
+        self.refused(ValueError, "chordal is 0 at c = -1", KL, "chordal")
 
     def test_chordal_has_a_value(self):
         value = MMD("chordal")(rows(9, D, grad=False))
