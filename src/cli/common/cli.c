@@ -42,9 +42,9 @@ static int is_simple(const char *name) {
 }
 
 zonal__cli_text zonal__cli_quoted(const char *name) {
-    zonal__cli_text quoted;
+    zonal__cli_text quoted, plain = zonal__cli_plain(name);
     size_t used = 1;
-    if (is_simple(name)) return zonal__cli_plain(name);
+    if (is_simple(name) || strcmp(plain.text, name) != 0) return plain;
     quoted.text[0] = '\'';
     for (; *name && used + 6 < sizeof quoted.text; name++) {
         const char *piece = *name == '\'' ? "'\\''" : (const char[]){*name, '\0'};

@@ -87,7 +87,7 @@ zonal__cli_text zonal__cli_plain(const char *text);
 void zonal__cli_make_plain(char *text);
 
 /* A name as a shell reads it, for a command that is to be copied: in single quotes where it has
- * blanks or special characters. */
+ * blanks or special characters; as zonal__cli_plain where it has hidden ones. */
 zonal__cli_text zonal__cli_quoted(const char *name);
 
 /* A file of images by another format's name would open nowhere: ZONAL__EXIT_CONTINUE, or the exit
