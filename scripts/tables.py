@@ -304,6 +304,21 @@ def temperature_rank():
     return markdown(["effective rank", *temperatures], rows)
 
 
+# ---- batch norms in the projector ----------------------------------------------------------------
+
+
+def projector_norm(data, columns):
+    """Rows with and without norms; mean and sample standard deviation over seeds, in percent."""
+    found = {}
+    for line in records("projector-norm.jsonl"):
+        if line["data"] == data:
+            found.setdefault((line["method"], line["projector_norm"]), []).append(line)
+    rows = [[f"`{method}`", "yes" if norm else "no",
+             *(spread([100 * line[part][name] for line in lines]) for part, name, _ in columns)]
+            for (method, norm), lines in found.items()]
+    return markdown(["loss", "norms", *(title for *_, title in columns)], rows)
+
+
 # ---- CIFAR-10 and Imagenette ---------------------------------------------------------------------
 
 
@@ -392,6 +407,11 @@ TABLES.update({
     "cifar10-fast-search": lambda: searched("cifar10-fast-search.jsonl"),
     "imagenette-search": lambda: searched("imagenette-search.jsonl"),
     "temperature-rank": temperature_rank,
+    "projector-norm-demo": lambda: projector_norm("demo", [
+        ("projector", "r1", "R@1"), ("projector", "map", "mAP"),
+        ("backbone", "r1", "R@1, backbone"), ("backbone", "map", "mAP, backbone")]),
+    "projector-norm-imagenette": lambda: projector_norm("imagenette-32px", [
+        ("backbone", "knn", "k-NN"), ("backbone", "linear", "linear")]),
     "reproduction-times": reproduction_times,
 })
 
