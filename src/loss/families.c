@@ -391,6 +391,14 @@ const char *zonal__method_of(const zonal_loss_options *loss) {
     return "?";
 }
 
+zonal_status zonal__family_check_gradient(const zonal__family *family) {
+    if (!family->infinite_derivative) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "the %s kernel has an infinite derivative at c = 1 and so no gradient; it is "
+                      "for tests of uniformity: train with mmd-heat or mmd-band",
+                      family->name);
+}
+
 /* The name nearest to kl-band would be no help: KSD is something else. */
 static zonal_status check_density(const char *method) {
     char takes[128] = "";

@@ -59,6 +59,9 @@ extern const char *const zonal__family_words[]; /* their names; ends with NULL *
 /* The record of a family; NULL, with an error, for a number that is none. */
 const zonal__family *zonal__family_of(zonal_family family);
 
+/* ZONAL_ARGUMENT where losses under the kernel have no gradient. */
+zonal_status zonal__family_check_gradient(const zonal__family *family);
+
 /* The parameter's value in dimension dim: the spec's, or the default for this discrepancy. */
 double zonal__family_parameter(const zonal_kernel_spec *spec, int64_t dim,
                                zonal_discrepancy discrepancy);

@@ -527,11 +527,7 @@ void zonal_plan_destroy(zonal_plan *plan) {
 static zonal_status check_gradient(const zonal_plan *plan, const void *gradient) {
     zonal_status status = ZONAL_OK;
     if (!plan->kernel || !plan->kernel->family->infinite_derivative) return ZONAL_OK;
-    if (gradient)
-        status = ZONAL_FAIL(ZONAL_ARGUMENT,
-                            "the %s kernel has an infinite derivative at c = 1 and so no gradient; "
-                            "it is for tests of uniformity: train with mmd-heat or mmd-band",
-                            plan->kernel->family->name);
+    if (gradient) status = zonal__family_check_gradient(plan->kernel->family);
     return plan->device->backend->is_host ? zonal__ranks_agree(plan->problem.ranks, status)
                                           : status;
 }

@@ -46,14 +46,12 @@ static int64_t step_of(const char *name) {
     return strcmp(name, again) == 0 ? step : -1;
 }
 
-/* The files of a run that lie in the folder itself. */
-static const char *const own_files[] = {"config.toml", "metrics.jsonl", "log.txt",
-                                        "data.txt",    "autotune.txt",  "retries.txt"};
-enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
+const char *const zonal__run_folder_files[] = {
+    "config.toml", "metrics.jsonl", "log.txt", "data.txt", "autotune.txt", "retries.txt", NULL};
 
 static int is_own_file(const char *name) {
-    for (int i = 0; i < OWN_FILES; i++)
-        if (strcmp(name, own_files[i]) == 0) return 1;
+    for (int i = 0; zonal__run_folder_files[i]; i++)
+        if (strcmp(name, zonal__run_folder_files[i]) == 0) return 1;
     return 0;
 }
 

@@ -94,6 +94,9 @@ zonal_status zonal__run_folder_open_log(const zonal__run_folder *folder, FILE **
 zonal_status zonal__run_folder_edit_config(const zonal__run_folder *folder, const char *key,
                                            const char *value, const char *comment);
 
+/* The files of a run that lie in the folder itself; NULL ends them. */
+extern const char *const zonal__run_folder_files[];
+
 /* The path of a file in the folder: "log.txt". */
 zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char *name,
                                     char out[ZONAL__RUN_FOLDER_PATH]);

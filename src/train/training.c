@@ -8,6 +8,7 @@
 #include "backend/training/tables.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "loss/family.h"
 #include "train/resume.h"
 #include "train/training_parts.h"
 
@@ -364,11 +365,7 @@ static zonal_status fill_objective(zonal__training *t) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s does not use %s; leave it out", s->method, unused);
     ZONAL_TRY(
         zonal__objective_apply(&t->options, offsetof(zonal__train_settings, objective), objective));
-    if (objective->loss.kernel.family == ZONAL_FAMILY_CHORDAL)
-        return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "%s has no gradient to train with: it is for tests of uniformity; use "
-                          "mmd-heat or mmd-band",
-                          s->method);
+    ZONAL_TRY(zonal__family_check_gradient(&zonal__families[objective->loss.kernel.family]));
     ZONAL_TRY(choose_gain(t, objective));
     settle_weight(t);
     return ZONAL_OK;

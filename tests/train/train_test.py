@@ -507,6 +507,18 @@ def test_refusals():
             assert read("begun/data.txt") == read("run/data.txt")
             shutil.rmtree("begun")
 
+    @case("so does one that begins with the weights of a file")
+    def _():
+        trained(*TEXTURES, "--init", newest, "--steps", 2, "--out", "given", "--quiet")
+        end = "given/checkpoints/step-00000002.safetensors"
+        with_init = read(end)
+        for path in glob.glob("given/checkpoints/*"):
+            os.remove(path)
+        os.truncate("given/metrics.jsonl", 0)
+        trained("--resume", "given", "--quiet")
+        assert read(end) == with_init
+        shutil.rmtree("given")
+
     os.mkdir("empty")
     refused("a folder that is no run", 1, "is not a run", "train", *TEXTURES, "--out", "empty")
     os.rmdir("empty")

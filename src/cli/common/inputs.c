@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "train/run_folder.h"
+
 enum { LONGEST_PATH = 4096 };
 
 /* Devices and pipes keep nothing that could be lost. */
@@ -42,12 +44,10 @@ static int is_in(const struct stat *file, const char *folder, char path[LONGEST_
 }
 
 static int is_of_run(const struct stat *file, const char *run, char path[LONGEST_PATH]) {
-    static const char *const files[] = {"config.toml", "metrics.jsonl", "data.txt",
-                                        "log.txt",     "autotune.txt",  "retries.txt"};
     static const char *const folders[] = {"checkpoints", "events", "eval"};
     char folder[LONGEST_PATH];
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, LONGEST_PATH, "%s/%s", run, files[i]);
+    for (int i = 0; zonal__run_folder_files[i]; i++) {
+        snprintf(path, LONGEST_PATH, "%s/%s", run, zonal__run_folder_files[i]);
         if (is_it(file, path)) return 1;
     }
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {

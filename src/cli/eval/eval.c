@@ -67,7 +67,8 @@ static const zonal__option table[] = {
      AT(k),
      .initial = "20",
      .metavar = "K,...",
-     .help = "knn: how many neighbours vote, if there are as many; a row for each number"},
+     .help = "knn: how many neighbours vote; a row for each number; unless given, all where there "
+             "are fewer"},
     {.name = "temperature",
      .type = ZONAL__OPTION_STRING,
      AT(temperature),

@@ -152,8 +152,7 @@ static zonal_status add_knn(const zonal__protocol_options *o, const kind *k, con
     return ZONAL_OK;
 }
 
-/* With k as the images allow. */
-static zonal__protocol_options among(const zonal__protocol_options *o, int64_t count) {
+static zonal__protocol_options lower_k(const zonal__protocol_options *o, int64_t count) {
     zonal__protocol_options fitting = *o;
     for (int i = 0; o->usual_k && i < o->ks; i++)
         if (fitting.k[i] > count) fitting.k[i] = (int)count;
@@ -163,7 +162,7 @@ static zonal__protocol_options among(const zonal__protocol_options *o, int64_t c
 static zonal_status run_knn(const zonal__subject *s, const zonal__protocol_options *asked,
                             const kind *k, const part *train, const part *test,
                             zonal__eval_results *results) {
-    const zonal__protocol_options fitting = among(asked, train->source->count), *o = &fitting;
+    const zonal__protocol_options fitting = lower_k(asked, train->source->count), *o = &fitting;
     const zonal__labelled learn = labelled(train, k), see = labelled(test, k);
     zonal__progress progress;
     const zonal__knn_options options = {.dim = k->dim,
