@@ -319,6 +319,23 @@ def projector_norm(data, columns):
     return markdown(["loss", "norms", *(title for *_, title in columns)], rows)
 
 
+AT_THE_END = [("loss", 1, 3, "training loss"), ("effective_rank", 1, 0, "rank")]
+
+
+def projector_norm_h200(experiment, columns):
+    """The runs without norms at full size, each below those of the experiment's table with them."""
+    without = [line for line in records("projector-norm-h200.jsonl") if line["experiment"] == experiment]
+    rows = []
+    for line in without:
+        pair = [other for other in records(f"{experiment}.jsonl")
+                if all(other[key] == line[key] for key in ("method", "data", "seed", "images"))]
+        assert len(pair) == 1 and pair[0]["decided"]["gain"] == line["decided"]["gain"], line["method"]
+        for norms, run in (("yes", pair[0]), ("no", line)):
+            cells = [f"{factor * run['metrics'][key]:.{places}f}" for key, factor, places, _ in columns]
+            rows.append([f"`{run['method']}`", norms, *cells])
+    return markdown(["loss", "norms", *(title for *_, title in columns)], rows)
+
+
 # ---- CIFAR-10 and Imagenette ---------------------------------------------------------------------
 
 
@@ -412,6 +429,13 @@ TABLES.update({
         ("backbone", "r1", "R@1, backbone"), ("backbone", "map", "mAP, backbone")]),
     "projector-norm-imagenette": lambda: projector_norm("imagenette-32px", [
         ("backbone", "knn", "k-NN"), ("backbone", "linear", "linear")]),
+    "projector-norm-disks-h200": lambda: projector_norm_h200("table-textures", [
+        ("retrieval.projector.r1", 100, 1, "R@1"), ("retrieval.projector.map", 100, 1, "mAP"),
+        ("retrieval.backbone.r1", 100, 1, "R@1, backbone"),
+        ("retrieval.backbone.map", 100, 1, "mAP, backbone"), *AT_THE_END]),
+    "projector-norm-imagenette-h200": lambda: projector_norm_h200("table-pretrain", [
+        ("knn.backbone.accuracy", 100, 1, "k-NN"), ("linear.backbone.accuracy", 100, 1, "linear"),
+        *AT_THE_END]),
     "reproduction-times": reproduction_times,
 })
 
