@@ -139,7 +139,8 @@ int zonal__report_is_collapsed(const zonal__report_run *run) {
     const zonal__monitor monitor = {
         .mean_cosine = known(zonal__report_last(run, "mean_cosine"), -INFINITY),
         .effective_rank = known(zonal__report_last(run, "effective_rank"), INFINITY),
-        .expected_rank = known(zonal__report_last(run, "expected_rank"), 0)};
+        .expected_rank = known(zonal__report_last(run, "expected_rank"), 0),
+        .scale = zonal__report_last(run, "scale")};
     const zonal__collapse_limits limits = {
         .cosine = known(zonal__report_setting_number(run, "collapse-cosine"), INFINITY),
         .rank = known(zonal__report_setting_number(run, "collapse-rank"), 0)};

@@ -1,6 +1,7 @@
 #include "train/collapse.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_policy *policy) {
@@ -14,11 +15,13 @@ static void describe(const zonal__collapse_watch *w, int64_t step, const char *w
     if (weight->gain < weight->threshold)
         snprintf(remedy, sizeof remedy, "raise --gain above the threshold f* = %.4g, it is %.4g",
                  weight->threshold, weight->gain);
+    char scale[40] = "";
+    if (!isnan(monitor->scale)) snprintf(scale, sizeof scale, ", scale %.2g of 1", monitor->scale);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
-             "effective rank %.1f of %.1f); %s",
+             "effective rank %.1f of %.1f%s); %s",
              step, what, monitor->mean_cosine, monitor->effective_rank, monitor->expected_rank,
-             remedy);
+             scale, remedy);
 }
 
 zonal_status zonal__collapse_check(zonal__collapse_watch *w, int64_t step,

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -117,9 +118,11 @@ void zonal__event_log_step(zonal__event_log *log, const zonal__step_line *line) 
 }
 
 void zonal__event_log_monitor(zonal__event_log *log, int64_t step, const zonal__monitor *monitor) {
+    const zonal__scalar rho = {"monitor/rho", monitor->rho}; /* of the two one is known */
+    const zonal__scalar scale = {"monitor/scale", monitor->scale};
     const zonal__scalar scalars[] = {{"monitor/mean_cosine", monitor->mean_cosine},
                                      {"monitor/effective_rank", monitor->effective_rank},
-                                     {"monitor/rho", monitor->rho}};
+                                     isnan(monitor->scale) ? rho : scale};
     add(log, step, sizeof scalars / sizeof scalars[0], scalars);
 }
 

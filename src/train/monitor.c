@@ -5,6 +5,8 @@
 #include "uniformity/diagnostics.h"
 #include "zonal/uniformity.h"
 
+static const double LEAST_SCALE = 0.1;
+
 zonal_status zonal__monitor_read(int64_t n, int64_t d, const float *z, int threads,
                                  zonal__monitor *monitor) {
     const zonal_uniformity_options options = {.size = sizeof options,
@@ -18,6 +20,7 @@ zonal_status zonal__monitor_read(int64_t n, int64_t d, const float *z, int threa
     for (int i = 0; i < report.tests; i++) least = fmin(least, report.test[i].log10_p);
     monitor->log10_p = fmin(0, least + log10(report.tests)); /* Bonferroni */
     monitor->rho = NAN;
+    monitor->scale = NAN;
     monitor->mean_cosine = report.mean_cosine;
     monitor->effective_rank = report.effective_rank;
     monitor->expected_rank = report.effective_rank_expected;
@@ -27,8 +30,16 @@ zonal_status zonal__monitor_read(int64_t n, int64_t d, const float *z, int threa
 const char *zonal__monitor_collapsed(const zonal__monitor *monitor,
                                      const zonal__collapse_limits *limits) {
     static const char *const names[] = {NULL, "mean cosine", "effective rank"};
-    return names[zonal__collapse(monitor->mean_cosine, monitor->effective_rank,
-                                 monitor->expected_rank, limits->cosine, limits->rank)];
+    zonal_collapse collapse = zonal__collapse(monitor->mean_cosine, monitor->effective_rank,
+                                              monitor->expected_rank, limits->cosine, limits->rank);
+    if (collapse == ZONAL_COLLAPSE_NONE && monitor->scale < LEAST_SCALE) return "scale";
+    return names[collapse];
+}
+
+void zonal__monitor_read_scale(int64_t n, int64_t d, const float *z, zonal__monitor *monitor) {
+    double sum = 0;
+    for (int64_t i = 0; i < n * d; i++) sum += (double)z[i] * z[i];
+    monitor->scale = sqrt(sum / (double)(n * d));
 }
 
 void zonal__monitor_read_alignment(double invariance, double k, zonal__monitor *monitor) {

@@ -35,7 +35,7 @@
  *     step         epoch, loss, invariance, discrepancy, rate, gradient_norm, images_per_second,
  *                  seconds (of training so far)
  *     monitor      mean_cosine, effective_rank, expected_rank (that of uniform points), log10_p,
- *                  rho
+ *                  rho, scale
  *     eval         protocol "retrieval": features, r1, r3, r5, map; "knn": features, accuracy
  *     probe        epoch, protocol "probe", features, accuracy (of the online probe)
  *     checkpoint   score, best (whether it is the highest so far)

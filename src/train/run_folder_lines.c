@@ -56,6 +56,7 @@ zonal_status zonal__run_folder_add_monitor(zonal__run_folder *folder, int64_t st
     zonal__json_key_double(&json, "expected_rank", monitor->expected_rank);
     zonal__json_key_double(&json, "log10_p", monitor->log10_p);
     zonal__json_key_double(&json, "rho", monitor->rho);
+    zonal__json_key_double(&json, "scale", monitor->scale);
     zonal__event_log_monitor(folder->events, step, monitor);
     return end_line(folder, &json);
 }

@@ -57,11 +57,12 @@ static zonal_status read_first_view(zonal__training_work *w) {
 
 static zonal_status read_monitor(const zonal__training_work *w, zonal__monitor *monitor) {
     const zonal__training *t = w->training;
-    ZONAL_TRY(zonal__monitor_read(t->settings.batch, w->projection_dim,
-                                  w->first_view ? w->first_view : w->projections,
-                                  t->trainer.threads, monitor));
-    if (t->trainer.objective.loss.discrepancy !=
-        ZONAL_DISCREPANCY_SIGREG) /* its rows have any length */
+    const float *z = w->first_view ? w->first_view : w->projections;
+    int64_t n = t->settings.batch, d = w->projection_dim;
+    ZONAL_TRY(zonal__monitor_read(n, d, z, t->trainer.threads, monitor));
+    if (t->trainer.objective.loss.discrepancy == ZONAL_DISCREPANCY_SIGREG)
+        zonal__monitor_read_scale(n, d, z, monitor); /* its rows have any length */
+    else
         zonal__monitor_read_alignment(w->log.line.metrics.loss.invariance, t->weight.k, monitor);
     return ZONAL_OK;
 }

@@ -411,11 +411,14 @@ static void test_length(void) {
                                "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0.96}\n";
     static const char flat[] = "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0,"
                                "\"effective_rank\":5.9,\"expected_rank\":60}\n";
+    static const char small[] = "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0,"
+                                "\"effective_rank\":50,\"expected_rank\":60,\"scale\":0.09}\n";
     static const char before[] = "{\"kind\":\"monitor\",\"step\":50,\"mean_cosine\":0,"
                                  "\"effective_rank\":1}\n"; /* by an earlier version */
     check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.1\n", flat, 50, 0, 1);
     check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.09\n", flat, 50, 0, 0);
     check_length("steps = 50\n", flat, 50, 0, 0);
+    check_length("steps = 50\n", small, 50, 0, 1);
     check_length("steps = 50\ncollapse-cosine = 0.95\ncollapse-rank = 0.1\n", before, 50, 0, 0);
     check_length("steps = 50\nepochs = 9\n", step, 50, 0, 0);
     check_length("steps = 60\ncollapse-cosine = 0.95\n", step, 60, 1, 1);

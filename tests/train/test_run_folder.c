@@ -236,7 +236,8 @@ static void test_lines(void) {
     test_folder folder;
     zonal__run_folder run;
     const zonal__step_line line = {.step = 7, .epoch = .25, .metrics = {.loss = {.total = 1.5}}};
-    const zonal__monitor monitor = {.mean_cosine = NAN, .effective_rank = 3, .expected_rank = 8};
+    const zonal__monitor monitor = {
+        .mean_cosine = NAN, .effective_rank = 3, .expected_rank = 8, .scale = NAN};
     const zonal__online_result knn = {.protocol = ZONAL__ONLINE_KNN, .accuracy = .75};
     const zonal__online_result retrieval = {.protocol = ZONAL__ONLINE_RETRIEVAL, .r1 = .5};
     static const char *const wanted[] = {
@@ -325,6 +326,14 @@ static void test_monitor(void) {
         CHECK_CLOSE(monitor.effective_rank, DIM, 1e-4); /* likewise, through a square root */
         CHECK(monitor.log10_p > -1.3 && monitor.log10_p <= 0);
         CHECK(zonal__monitor_collapsed(&monitor, &limits) == NULL);
+        /* The squares of 1 ... 8 in 64 elements: sqrt(204 / 64). */
+        CHECK(isnan(monitor.scale));
+        zonal__monitor_read_scale(DIM, DIM, z[0], &monitor);
+        CHECK_CLOSE(monitor.scale, 1.7853571071357126, 1e-12);
+        CHECK(zonal__monitor_collapsed(&monitor, &limits) == NULL);
+        for (int i = 0; i < DIM; i++) z[i][i] *= .05f;
+        zonal__monitor_read_scale(DIM, DIM, z[0], &monitor);
+        CHECK(strcmp(zonal__monitor_collapsed(&monitor, &limits), "scale") == 0);
     }
     /* All in one place. */
     for (int i = 0; i < 2 * DIM; i++)

@@ -433,9 +433,11 @@ static zonal__collapse_watch watch_of(int ends_run, double gain) {
 }
 
 static const zonal__monitor
-    sound = {.mean_cosine = .1, .effective_rank = 5, .expected_rank = 8, .rho = .6},
-    point = {.mean_cosine = .9, .effective_rank = 5, .expected_rank = 8, .rho = .6},
-    broken = {.mean_cosine = NAN, .effective_rank = 5, .expected_rank = 8};
+    sound = {.mean_cosine = .1, .effective_rank = 5, .expected_rank = 8, .rho = .6, .scale = NAN},
+    point = {.mean_cosine = .9, .effective_rank = 5, .expected_rank = 8, .rho = .6, .scale = NAN},
+    shrunk = {.mean_cosine = .1, .effective_rank = 5, .expected_rank = 8, .rho = NAN, .scale = .05},
+    normal = {.mean_cosine = .1, .effective_rank = 5, .expected_rank = 8, .rho = NAN, .scale = 1},
+    broken = {.mean_cosine = NAN, .effective_rank = 5, .expected_rank = 8, .scale = NAN};
 
 static void test_collapse_warns(void) {
     zonal__collapse_watch w = watch_of(0, 3);
@@ -451,6 +453,15 @@ static void test_collapse_warns(void) {
     w = watch_of(0, 1);
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
     CHECK_MSG(strstr(said, "above the threshold f* = 2, it is 1"), "%s", said);
+}
+
+/* Directions say nothing of a collapse to the origin. */
+static void test_collapse_of_lengths(void) {
+    zonal__collapse_watch w = watch_of(0, 3);
+    char said[ZONAL__COLLAPSE_SENTENCE];
+    CHECK(zonal__collapse_check(&w, 11, &normal, said) == ZONAL_OK && !said[0]);
+    CHECK(zonal__collapse_check(&w, 12, &shrunk, said) == ZONAL_OK);
+    CHECK_MSG(strstr(said, "says the scale") && strstr(said, "scale 0.05 of 1"), "%s", said);
 }
 
 static void test_collapse_ends(void) {
@@ -668,6 +679,7 @@ static const test_case tests[] = {{"cadence", test_cadence},
                                   {"stop_and_resume", test_stop_and_resume},
                                   {"two_at_once", test_two_at_once},
                                   {"collapse_warns", test_collapse_warns},
+                                  {"collapse_of_lengths", test_collapse_of_lengths},
                                   {"collapse_ends", test_collapse_ends},
                                   {"plateau", test_plateau},
                                   {"collapse_of_a_run", test_collapse_of_a_run},

@@ -306,15 +306,19 @@ void zonal__train_print_step(zonal__train_print *print, const zonal__training *t
                              const zonal__step_line *line, const zonal__monitor *monitor) {
     const zonal_objective_parts *loss = &line->metrics.loss;
     double epochs = (double)t->trainer.schedule.total / (double)t->steps_per_epoch;
+    int has_scale = !isnan(monitor->scale); /* known instead of rho */
     char row[160];
-    if (!print->table_begun)
-        put_in_table(print, "   step   epoch    loss     inv        D     rate  img/s    cos   rank"
-                            "   rho");
+    if (!print->table_begun) {
+        snprintf(row, sizeof row, "%s %5s",
+                 "   step   epoch    loss     inv        D     rate  img/s    cos   rank",
+                 has_scale ? "scale" : "rho");
+        put_in_table(print, row);
+    }
     print->table_begun = 1;
     snprintf(row, sizeof row, "%7" PRId64 " %7.2f %7.4f %7.4f %8.5f %8.3g %6.0f %6.3f %6.1f %5.2f",
              line->step, line->epoch, loss->total, loss->invariance, loss->discrepancy,
              line->metrics.rate, line->images_per_second, monitor->mean_cosine,
-             monitor->effective_rank, monitor->rho);
+             monitor->effective_rank, has_scale ? monitor->scale : monitor->rho);
     put_in_table(print, row);
     snprintf(print->label, sizeof print->label, "ep %.0f/%.0f inv %.4f D %.5f %.0f/s cos %.2f",
              line->epoch, epochs, loss->invariance, loss->discrepancy, line->images_per_second,
