@@ -44,7 +44,18 @@ zonal_status zonal__assign_text(zonal__assignments *list, const char *text, char
     return status;
 }
 
+static void drop(zonal__assignments *list, const char *key) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->at[i].key, key) == 0) {
+            memmove(&list->at[i], &list->at[i + 1],
+                    (size_t)(--list->count - i) * sizeof list->at[0]);
+            return;
+        }
+}
+
 zonal_status zonal__assign_all(zonal__assignments *list, const zonal__assignments *other) {
+    if (zonal__assigned(other, "epochs")) drop(list, "steps");
+    if (zonal__assigned(other, "steps")) drop(list, "epochs");
     for (int i = 0; i < other->count; i++)
         ZONAL_TRY(zonal__assign(list, other->at[i].key, other->at[i].value));
     return ZONAL_OK;

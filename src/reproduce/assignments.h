@@ -24,6 +24,8 @@ zonal_status zonal__assign(zonal__assignments *list, const char *key, const char
 /* Sets all of "key=value,key=value"; what has no "=" belongs to the list before it. A separator
  * other than the comma stands between them in "kl-heat:t=3/d:margin=1.2". */
 zonal_status zonal__assign_text(zonal__assignments *list, const char *text, char separator);
+/* Lays another list over this one. A length in epochs takes the place of one in steps, and steps
+ * that of epochs: zonal train takes one of them. */
 zonal_status zonal__assign_all(zonal__assignments *list, const zonal__assignments *other);
 
 /* NULL where it is not there. */

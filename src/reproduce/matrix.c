@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/checksum.h"
-#include "core/config.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "train/options.h"
@@ -101,17 +100,22 @@ static zonal_status name_variant(zonal__matrix *matrix, const zonal__assignments
     return zonal__assignments_text(&counting, ',', &matrix->variant);
 }
 
+static zonal_status take_request(const zonal__matrix_request *r, zonal__assignments *asked) {
+    if (r->side > 0) ZONAL_TRY(assign_number(asked, "side", r->side));
+    if (r->steps > 0) ZONAL_TRY(assign_number(asked, "steps", r->steps));
+    if (r->epochs > 0) ZONAL_TRY(assign_number(asked, "epochs", r->epochs));
+    return r->options ? zonal__assign_text(asked, r->options, ',') : ZONAL_OK;
+}
+
 /* What all cells share. Textures are a quarter wider than the views that are cut out of them. */
 static zonal_status take_variant(zonal__matrix *matrix, const zonal__matrix_request *r,
                                  zonal__assignments *list) {
+    zonal__assignments asked = {0};
     const char *side;
     int64_t pixels;
     ZONAL_TRY(zonal__assign_text(list, matrix->experiment->variant, ','));
-    if (r->side > 0) ZONAL_TRY(assign_number(list, "side", r->side));
-    if (r->steps > 0) ZONAL_TRY(assign_number(list, "steps", r->steps));
-    if (r->epochs > 0) ZONAL_TRY(assign_number(list, "epochs", r->epochs));
-    if (r->epochs > 0 && r->steps == 0) ZONAL_TRY(zonal__assign(list, "steps", "0"));
-    if (r->options) ZONAL_TRY(zonal__assign_text(list, r->options, ','));
+    ZONAL_TRY(take_request(r, &asked));
+    ZONAL_TRY(zonal__assign_all(list, &asked));
     side = zonal__assigned(list, "side");
     if (matrix->experiment->textures && side && !zonal__assigned(list, "texture-size")) {
         ZONAL_TRY(zonal__text_int64(side, "side", &pixels));
@@ -123,12 +127,14 @@ static zonal_status take_variant(zonal__matrix *matrix, const zonal__matrix_requ
 static zonal_status cell_options(const zonal__matrix *matrix, const zonal__assignments *variant,
                                  zonal__cell *cell) {
     char name[ZONAL__CELL_METHOD];
+    zonal__assignments of_method = {0};
     const char *own = strchr(cell->method, ':');
     snprintf(name, sizeof name, "%.*s", (int)strcspn(cell->method, ":"), cell->method);
     ZONAL_TRY(zonal__assign_text(&cell->options, matrix->experiment->options, ','));
     ZONAL_TRY(zonal__assign_all(&cell->options, variant));
     ZONAL_TRY(zonal__assign_all(&cell->options, &matrix->set[cell->set].options));
-    if (own) ZONAL_TRY(zonal__assign_text(&cell->options, own + 1, ':'));
+    if (own) ZONAL_TRY(zonal__assign_text(&of_method, own + 1, ':'));
+    ZONAL_TRY(zonal__assign_all(&cell->options, &of_method));
     ZONAL_TRY(zonal__assign(&cell->options, "method", name));
     return assign_number(&cell->options, "seed", cell->seed);
 }
@@ -176,15 +182,26 @@ static zonal_status set_options(const zonal__cell *cell, zonal__options *options
     return ZONAL_OK;
 }
 
+zonal_status zonal__cell_read(const zonal__matrix *matrix, const zonal__cell *cell,
+                              zonal__options *options, zonal__config **config) {
+    const char *recipe = matrix->set[cell->set].set->recipe;
+    char *text;
+    zonal_status status = recipe_text(recipe, &text);
+    *config = NULL;
+    if (status == ZONAL_OK) status = zonal__config_read_text(recipe, text, options, config);
+    if (status == ZONAL_OK) status = set_options(cell, options);
+    zonal__free(text);
+    return status;
+}
+
 /* By the table of zonal train itself, so that a mistake is known before anything runs. */
-static zonal_status cell_configuration(zonal__cell *cell, const char *recipe, const char *text) {
+static zonal_status cell_configuration(const zonal__matrix *matrix, zonal__cell *cell) {
     zonal__train_settings settings;
     zonal__options options;
     zonal__config *config = NULL;
     zonal_loss_options loss = ZONAL_LOSS_OPTIONS_INIT;
     zonal_status status = zonal__options_init(&options, zonal__train_table, &settings);
-    if (status == ZONAL_OK) status = zonal__config_read_text(recipe, text, &options, &config);
-    if (status == ZONAL_OK) status = set_options(cell, &options);
+    if (status == ZONAL_OK) status = zonal__cell_read(matrix, cell, &options, &config);
     if (status == ZONAL_OK) status = zonal_loss_defaults(settings.method, &loss);
     if (status == ZONAL_OK) status = list_asked(&options, &cell->configuration);
     zonal__config_destroy(config);
@@ -202,20 +219,16 @@ static void name_cell(const zonal__matrix *matrix, zonal__cell *cell) {
 
 static zonal_status fill_set(zonal__matrix *matrix, const zonal__assignments *variant, int set,
                              int64_t seed, zonal__cell *cells) {
-    const char *recipe = matrix->set[set].set->recipe;
-    char *text;
-    zonal_status status = recipe_text(recipe, &text);
-    for (int m = 0; m < matrix->methods && status == ZONAL_OK; m++) {
+    for (int m = 0; m < matrix->methods; m++) {
         zonal__cell *cell = &cells[m];
         cell->set = set;
         cell->seed = seed;
         memcpy(cell->method, matrix->method[m], sizeof cell->method);
-        status = cell_options(matrix, variant, cell);
-        if (status == ZONAL_OK) status = cell_configuration(cell, recipe, text);
-        if (status == ZONAL_OK) name_cell(matrix, cell);
+        ZONAL_TRY(cell_options(matrix, variant, cell));
+        ZONAL_TRY(cell_configuration(matrix, cell));
+        name_cell(matrix, cell);
     }
-    zonal__free(text);
-    return status;
+    return ZONAL_OK;
 }
 
 static zonal_status fill(zonal__matrix *matrix, const zonal__assignments *variant) {

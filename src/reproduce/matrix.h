@@ -11,6 +11,7 @@
 #ifndef ZONAL_REPRODUCE_MATRIX_H
 #define ZONAL_REPRODUCE_MATRIX_H
 
+#include "core/config.h"
 #include "reproduce/experiment.h"
 #include "reproduce/records.h"
 
@@ -73,6 +74,11 @@ const zonal__record *zonal__matrix_record(const zonal__matrix *matrix, const zon
  * any data set, under the same variant; NaN where nothing is known. */
 double zonal__matrix_seconds(const zonal__matrix *matrix, const zonal__cell *cell,
                              const zonal__records *records);
+
+/* The options of a cell as its training has them: the recipe, and over it the cell's own. "options"
+ * was initialised with zonal__train_table; keep *config, which is NULL on failure, as long. */
+zonal_status zonal__cell_read(const zonal__matrix *matrix, const zonal__cell *cell,
+                              zonal__options *options, zonal__config **config);
 
 /* "disk kl-heat seed 0", for people. */
 void zonal__cell_title(const zonal__matrix *matrix, const zonal__cell *cell, char *out,

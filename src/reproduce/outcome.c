@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "report/run.h"
+#include "train/training.h"
 
 enum { MOST_POINTS = 400 };
 
@@ -91,7 +92,8 @@ static void put_curve(zonal__json *json, const zonal__report_run *run) {
     zonal__json_end_array(json);
 }
 
-static void put_record(zonal__json *json, const zonal__outcome *o, const zonal__report_run *run) {
+static void put_record(zonal__json *json, const zonal__outcome *o, const zonal__report_run *run,
+                       double selectivity) {
     const zonal__matrix *matrix = o->matrix;
     char images[20] = "";
     if (run->images)
@@ -106,6 +108,7 @@ static void put_record(zonal__json *json, const zonal__outcome *o, const zonal__
     put_metrics(json, matrix->experiment, run);
     put_lines(json, "configuration", o->cell->configuration);
     put_decided(json, &run->config);
+    zonal__json_key_double(json, "selectivity", selectivity);
     zonal__json_key_text(json, "images", images);
     zonal__json_key_double(json, "seconds", o->seconds);
     zonal__json_key_double(json, "train_seconds", zonal__report_last(run, "seconds"));
@@ -125,13 +128,33 @@ static zonal_status check_columns(const zonal__experiment *e, const zonal__repor
     return ZONAL_OK;
 }
 
+/* S of the run's settings; NaN where it is not known. It follows from what was asked for and
+ * decided, so two records cannot differ in it alone, and is not among that. */
+static zonal_status find_selectivity(const zonal__report_run *run, double *selectivity) {
+    char path[ZONAL__REPORT_PATH];
+    zonal__training *training; /* too large for the stack */
+    zonal_status status;
+    *selectivity = NAN;
+    ZONAL_TRY(zonal__report_path(run, "config.toml", path));
+    ZONAL_TRY(ZONAL_NEW(&training, 1, "a run's settings"));
+    status = zonal__training_read(path, training);
+    if (status == ZONAL_OK) status = zonal__training_objective(training);
+    if (status == ZONAL_OK && training->weight.selectivity > 0)
+        *selectivity = training->weight.selectivity;
+    zonal__training_close(training);
+    zonal__free(training);
+    return status == ZONAL_MEMORY ? status : ZONAL_OK; /* no reason to lose a record */
+}
+
 static zonal_status write_record(const zonal__outcome *o, const zonal__report_run *run,
                                  char **text) {
     zonal__json json;
     const char *written;
+    double selectivity;
     zonal_status status;
+    ZONAL_TRY(find_selectivity(run, &selectivity));
     zonal__json_init(&json, NULL);
-    put_record(&json, o, run);
+    put_record(&json, o, run, selectivity);
     status = zonal__json_finish(&json, &written);
     if (status == ZONAL_OK) status = ZONAL_NEW(text, strlen(written) + 1, "a record");
     if (status == ZONAL_OK) memcpy(*text, written, strlen(written));

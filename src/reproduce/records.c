@@ -112,12 +112,44 @@ zonal_status zonal__records_add(zonal__records *records, const char *text, size_
     return status;
 }
 
+/* The bytes of the line that begins at "at", without its newline. */
+static size_t line_bytes(const char *at, const char *end) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    return (size_t)((newline ? newline : end) - at);
+}
+
+/* Whether a line is what a crash has left of a record: those that are written begin alike. Of the
+ * last line of a file less may have been left than that. */
+static int is_cut_record(const char *at, size_t bytes, int last) {
+    static const char begin[] = "{\"experiment\":";
+    const size_t length = sizeof begin - 1;
+    if (bytes >= length) return memcmp(at, begin, length) == 0;
+    return last && memcmp(at, begin, bytes) == 0;
+}
+
+/* Whether a text has lines, but no record and nothing that is left of one. */
+static int is_of_another_kind(const char *text, size_t length) {
+    const char *end = text + length;
+    zonal__records found = {0};
+    int lines = 0, ours = 0;
+    for (const char *at = text; at < end && !ours;) {
+        size_t bytes = line_bytes(at, end);
+        if (bytes > 0) {
+            lines = 1;
+            ours = is_cut_record(at, bytes, (size_t)(end - at) <= bytes + 1) ||
+                   zonal__records_add(&found, at, bytes, "the line") != ZONAL_FORMAT;
+        }
+        at += bytes + 1;
+    }
+    zonal__records_fini(&found);
+    return lines && !ours;
+}
+
 static zonal_status read_lines(zonal__records *records, const char *path, const char *text,
                                size_t length) {
     int64_t number = 0, passed_over = 0, more;
     for (const char *at = text; at < text + length;) {
-        const char *end = memchr(at, '\n', (size_t)(text + length - at));
-        size_t bytes = (size_t)((end ? end : text + length) - at);
+        size_t bytes = line_bytes(at, text + length);
         zonal_status status =
             bytes > 0 ? zonal__records_add(records, at, bytes, "the line") : ZONAL_OK;
         number++;
@@ -128,7 +160,6 @@ static zonal_status read_lines(zonal__records *records, const char *path, const 
             zonal__log("%.256s:%lld is passed over: %s", path, (long long)number,
                        zonal_last_error()->message);
     }
-    records->passed_over += passed_over;
     more = passed_over - MOST_SAID;
     if (more > 0)
         zonal__log("%.256s: %lld more line%s passed over", path, (long long)more,
@@ -148,7 +179,13 @@ zonal_status zonal__records_read(zonal__records *records, const char *path) {
     zonal_status status;
     if (stat(path, &there) != 0 && errno == ENOENT) return ZONAL_OK;
     ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
-    status = read_lines(records, path, text, length);
+    if (is_of_another_kind(text, length))
+        status = ZONAL_FAIL(ZONAL_FORMAT,
+                            "%s holds something else than records, and is left as it is; give a "
+                            "file that zonal reproduce has written, or for --records a new name",
+                            path);
+    else
+        status = read_lines(records, path, text, length);
     zonal__free(text);
     return status;
 }
@@ -208,20 +245,19 @@ static int has(const zonal__records *records, const char *text) {
     return 0;
 }
 
-zonal_status zonal__records_merge(const char *path, const char *other, int64_t *added) {
-    zonal__records here = {0}, there = {0};
-    zonal_status status = zonal__records_read(&here, path);
+zonal_status zonal__records_merge(zonal__records *records, const char *path, const char *other,
+                                  int64_t *added) {
+    zonal__records there = {0};
+    zonal_status status = zonal__records_need(other);
     *added = 0;
-    if (status == ZONAL_OK) status = zonal__records_need(other);
     if (status == ZONAL_OK) status = zonal__records_read(&there, other);
     for (int64_t i = 0; i < there.count && status == ZONAL_OK; i++) {
         const char *text = there.at[i].text;
-        if (has(&here, text)) continue;
+        if (has(records, text)) continue;
         status = zonal__records_append(path, text);
-        if (status == ZONAL_OK) status = zonal__records_add(&here, text, strlen(text), other);
+        if (status == ZONAL_OK) status = zonal__records_add(records, text, strlen(text), other);
         if (status == ZONAL_OK) ++*added;
     }
-    zonal__records_fini(&here);
     zonal__records_fini(&there);
     return status;
 }

@@ -9,6 +9,7 @@
  *     decided          what the program made of options that were left to it: the gain, lambda ...
  *     metrics          what was found: "retrieval.projector.r1" ...
  *     curve            accuracies of an online probe: [{"epoch": 1, "accuracy": 0.5}, ...]
+ *     selectivity      S of the loss at its gain and lambda (zonal/loss.h); null: not known
  *     images           a checksum of the run's record of its images
  *     seconds, train_seconds, device, version, commit, date
  *
@@ -17,7 +18,8 @@
  * may differ.
  *
  * The file may come from anywhere. A line that is no record is passed over; the log has a line for
- * each of the first few of them, and how many more there are.
+ * each of the first few of them, and how many more there are. A file that has other lines alone is
+ * something else, and is refused.
  */
 #ifndef ZONAL_REPRODUCE_RECORDS_H
 #define ZONAL_REPRODUCE_RECORDS_H
@@ -38,11 +40,11 @@ typedef struct zonal__record {
 typedef struct zonal__records {
     zonal__record *at;
     int64_t count, room;
-    int64_t passed_over; /* lines of the files that were no record */
 } zonal__records;
 
 /* Adds the records of a file; none where there is no such file. ZONAL_IO where it cannot be read,
- * ZONAL_FORMAT where it is too large. */
+ * ZONAL_FORMAT where it is too large or a file of another kind: one with lines, of which none is a
+ * record or what a crash has left of one. */
 zonal_status zonal__records_read(zonal__records *records, const char *path);
 /* ZONAL_IO where there is no such file. */
 zonal_status zonal__records_need(const char *path);
@@ -59,8 +61,10 @@ zonal_status zonal__records_append(const char *path, const char *text);
 /* Whether the file can be appended to, before hours are spent: ZONAL_IO where it cannot. An empty
  * file is left where there was none. */
 zonal_status zonal__records_check(const char *path);
-/* Appends those records of another file that this one does not have; *added is how many. */
-zonal_status zonal__records_merge(const char *path, const char *other, int64_t *added);
+/* Appends those records of another file that "records", those of the file "path", do not have, and
+ * adds them; *added is how many. */
+zonal_status zonal__records_merge(zonal__records *records, const char *path, const char *other,
+                                  int64_t *added);
 
 /* NaN where there is none. */
 double zonal__record_metric(const zonal__record *record, const char *name);

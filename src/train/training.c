@@ -279,9 +279,10 @@ static zonal_status fill_schedule(zonal__training *t) {
         double warmup = s->warmup * (double)t->steps_per_epoch;
         if (!(warmup <= (double)schedule->total)) /* also of what no whole number holds */
             return ZONAL_FAIL(ZONAL_ARGUMENT,
-                              "a warm-up of %g epochs is longer than the run of %lld steps; "
-                              "shorten --warmup",
-                              s->warmup, (long long)schedule->total);
+                              "a warm-up of %g epoch%s, %.0f steps, is longer than the run of "
+                              "%lld; shorten --warmup",
+                              s->warmup, s->warmup == 1 ? "" : "s", warmup,
+                              (long long)schedule->total);
         schedule->warmup = (int64_t)(warmup + .5);
     }
     schedule->base = s->lr;

@@ -14,14 +14,12 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, SOURCE, case, refused, run, run_tests, skip
+from harness import PROGRAM, case, run, run_tests, skip
+from matrices import NETWORK, TEXTURES, TINY, make_images, records, reproduce
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 SEED = int(os.environ.get("ZONAL_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
-NETWORK = "width=0.015625,projector=16-8,batch=8,precision=fp32,workers=1"
-TINY = ["--side", 16, "--device", "cpu", "--threads", 1]
-TEXTURES = ["table-textures", *TINY, "--options", NETWORK + ",texture-count=32,texture-size=24"]
+
 # Steps of some milliseconds, and checkpoints several times a second.
 def lengthy(steps):
     return ["table-textures", *TINY, "--steps", steps, "--options",
@@ -30,15 +28,6 @@ def lengthy(steps):
 
 
 LONG = lengthy(1500)
-
-
-def reproduce(*arguments):
-    return run("reproduce", *arguments)
-
-
-def records(path):
-    with open(path) as file:
-        return [json.loads(line) for line in file]
 
 
 def by_cell(path):
@@ -92,6 +81,36 @@ def test_textures():
         assert len(os.listdir("w/data")) == 2
         assert not glob.glob("w/runs/*/checkpoints")
         assert max(len(line) for line in done.stdout.splitlines()) <= 80, done.stdout
+
+    @case("a record has the selectivity; earlier records have none, and are averaged with those that do")
+    def _():
+        done = reproduce(*TEXTURES, "--steps", 1, "--families", "disk", "--methods",
+                         "susreg:selectivity=7,kl-heat,susreg:lambda=0", "--seeds", "0,1", "--records",
+                         "s.jsonl", "--out", "s", "--quiet")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        found = records("s.jsonl")
+        of = {r["method"]: r["selectivity"] for r in found}
+        with open(glob.glob("s/runs/disk-kl-heat-0-*/log.txt")[0]) as file:
+            said = float(re.search("selectivity S = ([0-9.]+)", file.read()).group(1))
+        assert abs(of["susreg:selectivity=7"] - 7) < 1e-9 and of["susreg:lambda=0"] is None, of
+        assert abs(of["kl-heat"] / said - 1) < 0.005, (of, said)  # said with three digits
+        del found[0]["selectivity"]
+        with open("s.jsonl", "w") as file:
+            file.writelines(json.dumps(r) + "\n" for r in found)
+        done = reproduce("table-textures", "--records", "s.jsonl", "--print", "--markdown")
+        row = next(line for line in done.stdout.splitlines() if "selectivity=7" in line)
+        assert row.endswith("| 2 |") and not done.stderr, (row, done.stderr)
+        os.remove("s.jsonl")
+        shutil.rmtree("s")
+
+    @case("--epochs takes the place of the steps that a table has")
+    def _():
+        done = reproduce(*TEXTURES, "--epochs", 2, "--families", "disk", "--methods", "susreg", "--out", "e")
+        assert done.returncode == 0, done.stderr
+        (r,) = records("e/records.jsonl")
+        assert r["metrics"]["retrieval.projector.step"] == 2 * 32 // 8, r
+        assert r["configuration"]["epochs"] == "2" and "steps" not in r["configuration"], r
+        shutil.rmtree("e")
 
     @case("the tables are the mean and the sample deviation of the records, the paper beside them")
     def _():
@@ -174,18 +193,6 @@ def test_textures():
     shutil.rmtree("w")
 
 
-def make_images(folder):
-    """Class folders as ImageNet's, train/ and val/."""
-    for split, count in (("train", 12), ("val", 6)):
-        os.makedirs(f"{folder}/{split}")
-        for family in ("disk", "cloud", "wood"):
-            done = run("data", "textures", "--family", family, "--count", count, "--size", 24,
-                       "--split", split, "--out", f"{folder}/{split}/n0{family}", "--quiet")
-            assert done.returncode == 0, done.stderr
-    with open("classes.txt", "w") as file:
-        file.write("n0wood\nn0disk\n")
-
-
 def test_pretrain():
     options = [*TINY, "--options", NETWORK + ",network=resnet18", "--steps", 4, "--out", "w"]
 
@@ -218,13 +225,15 @@ def test_pretrain():
 
     @case("a cell that fails is said in a line, the others go on, status 1")
     def _():
-        os.mkdir("empty")
-        done = reproduce("table-pretrain", "--data", "imagenette=empty,efigi=images", *options,
+        shutil.copytree("images", "broken")
+        for path in glob.glob("broken/*/*/*.*"):
+            os.truncate(path, 40)
+        done = reproduce("table-pretrain", "--data", "imagenette=broken,efigi=images", *options,
                          "--methods", "susreg", "--records", "w/others.jsonl")
         assert done.returncode == 1, done.stderr
         lines = done.stderr.splitlines()
         assert len(lines) == 3 and lines[0].startswith("zonal: imagenette susreg seed 0 failed: ")
-        assert "empty" in lines[0] and "efigi susreg seed 0" in lines[1], lines
+        assert "broken" in lines[0] and "efigi susreg seed 0" in lines[1], lines
         assert "1 of 2 cells have a record; 1 failed: read why in w/logs" in lines[2], lines
         assert "--options KEY=VALUE" in lines[2] and "the same command" not in lines[2], lines
 
@@ -239,9 +248,8 @@ def test_pretrain():
         done = reproduce(*arguments[:-4], "--methods", "susreg", "--records", "w/others.jsonl")
         assert done.returncode == 0 and not done.stderr, done.stderr
 
-    os.rmdir("empty")
-    shutil.rmtree("images")
-    shutil.rmtree("w")
+    for name in ("broken", "images", "w"):
+        shutil.rmtree(name)
     os.remove("classes.txt")
 
 
@@ -386,76 +394,7 @@ def test_stopped():
     shutil.rmtree("w")
 
 
-# ---- mistakes ------------------------------------------------------------------------------------
-
-
-def test_refused():
-    refused("an unknown table", 2, "did you mean table-textures?", "reproduce", "table-texture")
-    refused("nothing to reproduce", 2, "TABLE or FIGURE is missing", "reproduce")
-    refused("an unknown method", 2, "mmd-heat", "reproduce", "table-textures", "--methods", "mmd-hat")
-    refused("an unknown family", 2, "disk,cloud,wood,flake", "reproduce", "table-textures",
-            "--families", "brick")
-    refused("an option that zonal train does not have", 2, "no option", "reproduce",
-            "table-textures", "--options", "learning-rate=1")
-    refused("data for textures", 2, "--families", "reproduce", "table-textures", "--data", "a=b")
-    refused("families for photographs", 2, "--data NAME=PATH", "reproduce", "table-pretrain",
-            "--families", "disk")
-    refused("no data", 2, "imagenet100=PATH", "reproduce", "table-pretrain")
-    refused("a seed for a table", 2, "--seeds", "reproduce", "table-textures", "--seed", 1)
-    refused("methods for a figure", 2, "leave it out of figure-kernels", "reproduce",
-            "figure-kernels", "--methods", "susreg")
-    refused("nowhere to work", 1, "make the folder that it lies in first", "reproduce",
-            "table-textures", "--out", "a/b")
-    refused("records to merge that are not there", 1, "nowhere.jsonl", "reproduce",
-            "table-textures", "--records", "a.jsonl", "--merge", "nowhere.jsonl", "--print")
-
-    refused("records to print that are not there", 1, "cannot read nowhere.jsonl", "reproduce",
-            "table-textures", "--records", "nowhere.jsonl", "--print")
-    refused("a seed twice", 2, "--seeds has 9 twice; leave one out", "reproduce", "table-textures",
-            "--seeds", "9,8,9")
-
-    @case("a file of another kind is no records: a few lines and an error")
-    def _():
-        with open("binary.jsonl", "wb") as file:
-            file.write(b"\0\1x\n" * 500)
-        done = reproduce("table-textures", "--records", "binary.jsonl", "--print")
-        lines = done.stderr.splitlines()
-        assert done.returncode == 1 and not done.stdout and len(lines) <= 5, done
-        assert "binary.jsonl: 497 more lines are passed over" in lines[-2], lines
-        assert "binary.jsonl has no record; give --records" in lines[-1], lines
-
-    os.remove("binary.jsonl")
-
-    @case("the records that the help names are there")
-    def _():
-        named = re.findall(r"--records (\S+)", reproduce("--help").stdout)
-        named = [name for name in named if "/" in name]
-        assert named and all(os.path.exists(os.path.join(SOURCE, name)) for name in named), named
-
-    @case("records that cannot be written are refused before any run")
-    def _():
-        os.mkdir("folder.jsonl")
-        done = reproduce(*TEXTURES, "--steps", 2, "--out", "w", "--records", "folder.jsonl")
-        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-        assert "folder.jsonl" in done.stderr and not os.path.exists("w/runs")
-        done = reproduce(*TEXTURES, "--steps", 2, "--out", "w", "--records", "nowhere/r.jsonl")
-        assert done.returncode == 1 and "nowhere/r.jsonl" in done.stderr, done.stderr
-
-    os.rmdir("folder.jsonl")
-    shutil.rmtree("w")
-
-    @case("a folder that is full of something else: one line, status 1")
-    def _():
-        with open("w", "w") as file:
-            file.write("x")
-        done = reproduce(*TEXTURES, "--steps", 2, "--out", "w")
-        assert done.returncode == 1 and "a file has that name" in done.stderr, done.stderr
-
-    os.remove("w")
-
-
 if sys.argv[1:] == ["long"]:
     run_tests(long_killed)
 else:
-    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
-              test_refused)
+    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped)

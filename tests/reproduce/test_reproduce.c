@@ -1,10 +1,12 @@
-/* Matrices of runs, their records and tables: src/reproduce. What the command does from outside is
- * reproduce_test.py's. */
+/* Matrices of runs and their tables: src/reproduce. Records are test_records.c's, and what the
+ * command does from outside reproduce_test.py's. */
 #include <stdlib.h>
 
 #include "core/memory.h"
 #include "failing_alloc.h"
 #include "folder.h"
+#include "record_text.h"
+#include "reproduce/check.h"
 #include "reproduce/dynamics.h"
 #include "reproduce/tables.h"
 #include "test.h"
@@ -134,7 +136,7 @@ static void test_matrix_options(void) {
                                           .methods = "kl-heat:t=3/d:selectivity=10",
                                           .options = "lr=2e-3",
                                           .epochs = 7}));
-    CHECK(strcmp(matrix.variant, "epochs=7,lr=2e-3,steps=0") == 0);
+    CHECK(strcmp(matrix.variant, "epochs=7,lr=2e-3") == 0);
     CHECK(strcmp(matrix.set[0].path, "/a") == 0);
     CHECK(strcmp(zonal__assigned(&matrix.cell[0].options, "class-list"), "/b/c.txt") == 0);
     CHECK(zonal__assigned(&matrix.cell[1].options, "class-list") == NULL);
@@ -143,6 +145,22 @@ static void test_matrix_options(void) {
     CHECK(strstr(matrix.cell[0].configuration, "class-list") == NULL);
     zonal__matrix_fini(&matrix);
     free(plain);
+}
+
+/* One length, the one that was said last: zonal train does not take two. */
+static void test_matrix_length(void) {
+    const zonal__experiment *e = experiment("table-textures");
+    if (!CHECK_OK(make((zonal__matrix_request){
+            .experiment = e, .methods = "susreg,kl-heat:steps=50", .sets = "disk", .epochs = 7})))
+        return;
+    CHECK_MSG(strcmp(matrix.variant, "epochs=7,side=128,texture-size=160") == 0, "%s",
+              matrix.variant);
+    CHECK(zonal__assigned(&matrix.cell[0].options, "steps") == NULL);
+    CHECK(zonal__assigned(&matrix.cell[1].options, "epochs") == NULL);
+    CHECK(strcmp(zonal__assigned(&matrix.cell[1].options, "steps"), "50") == 0);
+    CHECK_OK(make((zonal__matrix_request){.experiment = e, .sets = "disk", .options = "epochs=7"}));
+    CHECK(zonal__assigned(&matrix.cell[0].options, "steps") == NULL);
+    zonal__matrix_fini(&matrix);
 }
 
 static void test_matrix_refused(void) {
@@ -173,99 +191,41 @@ static void test_matrix_refused(void) {
     zonal__matrix_fini(&matrix);
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
+/* ---- what zonal train would refuse ------------------------------------------------------------
+ */
 
-/* A record of the first cell's method on a data set, with R@1 to mAP (emb) all "share". */
-static char *record_text(const char *method, const char *data, int seed, double share,
-                         const char *extra) {
-    static char text[2048];
-    snprintf(text, sizeof text,
-             "{\"experiment\": \"table-textures\", \"method\": \"%s\", \"data\": \"%s\", "
-             "\"seed\": %d, \"variant\": \"side=128,steps=6400,texture-size=160\", \"metrics\": "
-             "{\"retrieval.projector.r1\": %g, \"retrieval.projector.r3\": %g, "
-             "\"retrieval.projector.r5\": %g, \"retrieval.projector.map\": %g, "
-             "\"retrieval.backbone.map\": %g}, \"configuration\": {\"b\": \"2\", \"a\": \"1\"}, "
-             "\"seconds\": 40%s}",
-             method, data, seed, share, share, share, share, share, extra);
-    return text;
-}
-
-static zonal_status add(zonal__records *records, const char *text) {
-    return zonal__records_add(records, text, strlen(text), "a record");
-}
-
-static void test_records_file(void) {
-    test_folder folder;
-    zonal__records records = {0};
-    char path[768], other[768];
-    int64_t added;
-    FILE *file;
-    if (!CHECK(test_folder_make(&folder))) return;
-    snprintf(path, sizeof path, "%s", test_folder_file(&folder, "here.jsonl"));
-    snprintf(other, sizeof other, "%s", test_folder_file(&folder, "there.jsonl"));
-    CHECK_OK(zonal__records_read(&records, path)); /* not there: none */
-    CHECK_OK(zonal__records_append(path, record_text("susreg", "disk", 0, 0.5, "")));
-    file = fopen(path, "ab");
-    if (CHECK(file != NULL)) {
-        fputs("{\"experiment\": \"table-tex", file); /* a loss of power */
-        fclose(file);
-    }
-    CHECK_OK(zonal__records_append(path, record_text("susreg", "disk", 1, 0.6, "")));
-    CHECK_OK(zonal__records_append(other, record_text("susreg", "disk", 1, 0.6, "")));
-    CHECK_OK(zonal__records_append(other, record_text("susreg", "disk", 2, 0.7, "")));
-    CHECK_OK(zonal__records_append(other, "{\"experiment\": \"x\"}"));
-    CHECK_OK(zonal__records_merge(path, other, &added));
-    CHECK(added == 1);
-    CHECK_OK(zonal__records_merge(path, other, &added));
-    CHECK(added == 0);
-    CHECK_FAILS(zonal__records_merge(path, "/nowhere/x.jsonl", &added), ZONAL_IO, "/nowhere");
-    CHECK_OK(zonal__records_read(&records, path));
-    if (CHECK_MSG(records.count == 3, "%lld records", (long long)records.count))
-        for (int i = 0; i < 3; i++) {
-            CHECK(records.at[i].seed == i);
-            CHECK_CLOSE(zonal__record_metric(&records.at[i], "retrieval.projector.r1"),
-                        0.5 + 0.1 * i, 1e-15);
-            CHECK(strcmp(records.at[i].configuration, "a=1\nb=2\n") == 0);
-        }
-    zonal__records_fini(&records);
-    CHECK_FAILS(zonal__records_check("/nowhere/x.jsonl"), ZONAL_IO, "/nowhere");
-    test_folder_remove(&folder);
-}
-
-static void test_records_refused(void) {
-    static const char *const wrong[] = {
-        "",
-        "{",
-        "[]",
-        "{}",
-        "{\"experiment\": 1, \"method\": \"a\", \"data\": \"b\", \"variant\": \"\", \"seed\": 0}",
-        ("{\"experiment\": \"e\", \"method\": \"a\", \"data\": \"b\", \"variant\": \"\", "
-         "\"seed\": -1}"),
-        "{\"experiment\": \"e\", \"method\": \"a\", \"data\": \"b\", \"variant\": \"\"}"};
-    zonal__records records = {0};
+static void test_check(void) {
+    const zonal__experiment *t = experiment("table-textures"), *p = experiment("table-pretrain");
+    const struct {
+        zonal__matrix_request request;
+        const char *device;
+        zonal_status status;
+        const char *text;
+    } wrong[] = {
+        {{.experiment = t, .methods = "susreg,kl-heat:slices=3"},
+         "cpu",
+         ZONAL_ARGUMENT,
+         "disk kl-heat:slices=3 seed 0 would fail: kl-heat does not use --slices; leave it out "
+         "(options of zonal train go into --options KEY=VALUE)"},
+        {{.experiment = t, .options = "batch=20000"}, "cpu", ZONAL_ARGUMENT, "--batch 20000"},
+        {{.experiment = t, .options = "warmup=500"}, "cpu", ZONAL_ARGUMENT, "a warm-up of 500"},
+        {{.experiment = t, .steps = 5, .epochs = 2}, "cpu", ZONAL_ARGUMENT, "give one of them"},
+        {{.experiment = t, .options = "init=/nowhere"}, "cpu", ZONAL_IO, "/nowhere"},
+        {{.experiment = t}, "abacus", ZONAL_ARGUMENT, "there is no device abacus"},
+        {{.experiment = t, .options = "device=abacus"}, "cpu", ZONAL_ARGUMENT, "device abacus"},
+        {{.experiment = p, .sets = "efigi=/nowhere"},
+         "cpu",
+         ZONAL_IO,
+         "efigi susreg seed 0 would fail: cannot read /nowhere"},
+    };
+    zonal__records none = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        CHECK_FAILS(add(&records, wrong[i]), ZONAL_FORMAT, "");
-    CHECK(records.count == 0);
-    zonal__records_fini(&records);
-}
-
-static void test_alike(void) {
-    static const char *const others[] = {", \"decided\": {\"gain\": \"7\"}",
-                                         ", \"images\": \"0123456789abcdef\""};
-    zonal__records records = {0};
-    char text[256];
-    CHECK_OK(add(&records, record_text("susreg", "disk", 0, 0.5, "")));
-    CHECK_OK(add(&records, record_text("susreg", "disk", 1, 0.6, ", \"device\": \"other\"")));
-    CHECK(zonal__records_alike(&records.at[0], &records.at[1]));
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(add(&records, record_text("susreg", "disk", 1, 0.6, others[i])));
-        CHECK(!zonal__records_alike(&records.at[0], &records.at[2 + i]));
-    }
-    zonal__records_difference(&records.at[0], &records.at[2], text, sizeof text);
-    CHECK_MSG(strcmp(text, "gain (7 and the default)") == 0, "%s", text);
-    zonal__records_difference(&records.at[0], &records.at[3], text, sizeof text);
-    CHECK_MSG(strcmp(text, "the images") == 0, "%s", text);
-    zonal__records_fini(&records);
+        if (CHECK_OK(make(wrong[i].request)))
+            CHECK_FAILS(zonal__matrix_check(&matrix, &none, wrong[i].device), wrong[i].status,
+                        wrong[i].text);
+    CHECK_OK(make((zonal__matrix_request){.experiment = t}));
+    CHECK_OK(zonal__matrix_check(&matrix, &none, "cpu"));
+    zonal__matrix_fini(&matrix);
 }
 
 /* ---- what has been run ----------------------------------------------------------------------- */
@@ -276,7 +236,7 @@ static void test_predicted(void) {
     CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures")}));
     CHECK(isnan(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records)));
     for (int i = 0; i < 3; i++)
-        CHECK_OK(add(&records, record_text("susreg", "disk", i, 0.5, seconds[i])));
+        CHECK_OK(add_record(&records, record_text("susreg", "disk", i, 0.5, seconds[i])));
     CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records), 40, 0);
     CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[7], &records), 40, 0); /* clouds */
     CHECK(zonal__matrix_record(&matrix, &matrix.cell[0], &records) == NULL); /* other settings */
@@ -307,7 +267,7 @@ static void test_done(void) {
                  "{\"experiment\": \"table-textures\", \"method\": \"kl-heat:t=3/d\", \"data\": "
                  "\"wood\", \"seed\": %d, \"variant\": \"%s\", \"configuration\": {%s}}",
                  seed, matrix.variant, configuration);
-        CHECK_OK(add(&records, text));
+        CHECK_OK(add_record(&records, text));
         CHECK((zonal__matrix_record(&matrix, &matrix.cell[0], &records) != NULL) == (seed == 0));
     }
     CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures"),
@@ -336,12 +296,13 @@ static zonal__result_tables *tables_of(const zonal__records *records, int more) 
 static void test_means(void) {
     zonal__records records = {0};
     zonal__result_tables *t;
-    CHECK_OK(
-        add(&records, record_text("susreg", "disk", 0, 0.10, ", \"decided\": {\"x\": \"1\"}")));
-    CHECK_OK(add(&records, record_text("susreg", "disk", 0, 0.90, "")));
-    CHECK_OK(add(&records, record_text("susreg", "disk", 1, 0.92, "")));
-    CHECK_OK(add(&records, record_text("susreg", "disk", 1, 0.92, ""))); /* brought back twice */
-    CHECK_OK(add(&records, record_text("mmd-heat", "disk", 0, 0.5, "")));
+    CHECK_OK(add_record(&records,
+                        record_text("susreg", "disk", 0, 0.10, ", \"decided\": {\"x\": \"1\"}")));
+    CHECK_OK(add_record(&records, record_text("susreg", "disk", 0, 0.90, "")));
+    for (int i = 0; i < 2; i++) /* brought back twice; the other is of an earlier version */
+        CHECK_OK(
+            add_record(&records, record_text("susreg", "disk", 1, 0.92, ", \"selectivity\": 20")));
+    CHECK_OK(add_record(&records, record_text("mmd-heat", "disk", 0, 0.5, "")));
     t = tables_of(&records, 0);
     if (t && CHECK(t->count == 5 && t->rows == 2)) {
         const zonal__result *disk = t->table[1].at[0], *none = t->table[2].at[0];
@@ -365,7 +326,7 @@ static void test_average(void) {
     zonal__records records = {0};
     zonal__result_tables *t;
     for (int s = 0; s < 4; s++)
-        CHECK_OK(add(&records, record_text("kl-heat", families[s], 0, 0.9 + 0.02 * s, "")));
+        CHECK_OK(add_record(&records, record_text("kl-heat", families[s], 0, 0.9 + 0.02 * s, "")));
     t = tables_of(&records, 0);
     if (t) {
         CHECK_CLOSE(t->table[0].at[1][2].mean, 93, 1e-12);
@@ -393,7 +354,7 @@ static void test_dynamics(void) {
     if (!CHECK(test_folder_make(&folder))) return;
     CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-pretrain"),
                                           .sets = "efigi,imagenette"}));
-    CHECK_OK(add(&records, curve));
+    CHECK_OK(add_record(&records, curve));
     CHECK_OK(
         zonal__dynamics_draw(&matrix, 1, "", &records, test_folder_file(&folder, "a.svg"), &drawn));
     CHECK(!drawn && test_folder_count(&folder) == 0);
@@ -415,8 +376,11 @@ static zonal_status everything(void *context) {
         zonal__matrix_init(m, &(zonal__matrix_request){.experiment = experiment("table-textures"),
                                                        .methods = "susreg,kl-heat:t=3/d",
                                                        .sets = "disk"});
-    if (status == ZONAL_OK) status = add(&records, record_text("susreg", "disk", 0, 0.5, ""));
-    if (status == ZONAL_OK) status = add(&records, record_text("susreg", "disk", 1, 0.5, ""));
+    if (status == ZONAL_OK) status = zonal__matrix_check(m, &records, "cpu");
+    if (status == ZONAL_OK)
+        status = add_record(&records, record_text("susreg", "disk", 0, 0.5, ""));
+    if (status == ZONAL_OK)
+        status = add_record(&records, record_text("susreg", "disk", 1, 0.5, ""));
     if (status == ZONAL_OK) status = zonal__result_tables_make(m, m->variant, &records, 1, &tables);
     zonal__free(tables);
     zonal__records_fini(&records);
@@ -434,10 +398,9 @@ static const test_case tests[] = {{"paper", test_paper},
                                   {"matrix", test_matrix},
                                   {"recipes", test_recipes},
                                   {"matrix_options", test_matrix_options},
+                                  {"matrix_length", test_matrix_length},
                                   {"matrix_refused", test_matrix_refused},
-                                  {"records_file", test_records_file},
-                                  {"records_refused", test_records_refused},
-                                  {"alike", test_alike},
+                                  {"check", test_check},
                                   {"predicted", test_predicted},
                                   {"done", test_done},
                                   {"means", test_means},

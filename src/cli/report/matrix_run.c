@@ -15,11 +15,12 @@
 
 #include "cli/common/cli.h"
 #include "cli/common/progress.h"
+#include "cli/common/show_log.h"
 #include "cli/eval/model_card.h"
 #include "cli/report/child.h"
 #include "cli/report/matrix_folder.h"
 #include "core/memory.h"
-#include "data/source.h"
+#include "reproduce/check.h"
 #include "reproduce/outcome.h"
 #include "zonal/device.h"
 #include "zonal/zonal.h"
@@ -393,19 +394,16 @@ static void release_signals(const struct sigaction usual[STOP_SIGNALS]) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Each cell would fail by itself. The images of cells that have a record are not needed. */
-static zonal_status check_data(const runner *r) {
-    for (int64_t i = 0; i < r->matrix->count; i++) {
-        const zonal__cell *cell = &r->matrix->cell[i];
-        if (r->matrix->experiment->textures || zonal__matrix_record(r->matrix, cell, r->records))
-            continue;
-        ZONAL_TRY(zonal__source_check_path(r->matrix->set[cell->set].path));
-    }
-    return ZONAL_OK;
+/* What the log has to say of the images is said in the logs of the cells. */
+static zonal_status check(const runner *r) {
+    zonal_status status;
+    zonal__cli_show_log(1);
+    status = zonal__matrix_check(r->matrix, r->records, r->options->device);
+    zonal__cli_show_log(r->options->quiet);
+    return status;
 }
 
 static zonal_status prepare(runner *r) {
-    ZONAL_TRY(check_data(r));
     ZONAL_TRY(zonal__records_check(r->options->records));
     ZONAL_TRY(zonal__folder_make(r->options->folder, r->matrix));
     ZONAL_TRY(zonal__folder_lock(r->options->folder, &r->lock));
@@ -439,6 +437,7 @@ zonal_status zonal__matrix_run(const zonal__matrix *matrix,
     struct sigaction usual[STOP_SIGNALS];
     zonal_status status;
     *result = (zonal__matrix_run_result){0};
+    ZONAL_TRY(check(&r)); /* may take a while with many images; a signal ends it at once */
     stops_asked = 0;
     catch_signals(usual);
     status = prepare(&r);

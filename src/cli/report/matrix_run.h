@@ -31,8 +31,9 @@ typedef struct zonal__matrix_run_result {
 } zonal__matrix_run_result;
 
 /* Runs what has no record. Each new record is appended to the file and added to "records". A cell
- * that fails is said in a line and does not stop the others; failures of the whole (a folder that
- * cannot be made, a record that cannot be written) are returned. */
+ * that fails is said in a line and does not stop the others; failures of the whole (options that a
+ * cell would fail by, a folder that cannot be made, a record that cannot be written) are returned.
+ */
 zonal_status zonal__matrix_run(const zonal__matrix *matrix,
                                const zonal__matrix_run_options *options, zonal__records *records,
                                zonal__matrix_run_result *result);

@@ -69,10 +69,13 @@ static int is_first(const zonal__records *records, int64_t i) {
     return 1;
 }
 
-/* Every variant that the records have: their tables are never mixed. */
+/* Every variant that the records have: their tables are never mixed. Where cells are run a file
+ * that is not there is begun; here its name is mistaken. */
 static zonal_status print_all(const zonal__table_settings *s, const zonal__matrix *matrix,
-                              const zonal__records *records) {
+                              const char *path, zonal__records *records) {
     int printed = 0, asked;
+    if (s->records) ZONAL_TRY(zonal__records_need(path));
+    if (s->seeds) zonal__records_keep_seeds(records, matrix->seed, matrix->seeds);
     for (int64_t i = 0; i < records->count; i++) {
         const zonal__record *r = &records->at[i];
         if (strcmp(r->experiment, matrix->experiment->name) != 0 || !is_first(records, i)) continue;
@@ -84,28 +87,16 @@ static zonal_status print_all(const zonal__table_settings *s, const zonal__matri
     return printed > 0 ? ZONAL_OK : print_variant(s, matrix, matrix->variant, records);
 }
 
-/* Without --print a file that is not there is begun; here its name is mistaken. */
-static zonal_status read_to_print(const zonal__table_settings *s, const zonal__matrix *matrix,
-                                  const char *path, zonal__records *records) {
-    if (s->records) ZONAL_TRY(zonal__records_need(path));
-    ZONAL_TRY(zonal__records_read(records, path));
-    if (records->count == 0 && records->passed_over > 0)
-        return ZONAL_FAIL(
-            ZONAL_FORMAT,
-            "%s has no record; give --records a file that zonal reproduce has written", path);
-    if (s->seeds) zonal__records_keep_seeds(records, matrix->seed, matrix->seeds);
-    return ZONAL_OK;
-}
-
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static zonal_status merge(const zonal__table_settings *s, const char *path) {
+static zonal_status merge(const zonal__table_settings *s, const char *path,
+                          zonal__records *records) {
     char name[4096];
     int64_t added;
     for (const char *at = s->merge; at && *at;) {
         size_t length = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", (int)length, at);
-        ZONAL_TRY(zonal__records_merge(path, name, &added));
+        ZONAL_TRY(zonal__records_merge(records, path, name, &added));
         if (!s->quiet)
             zonal__cli_say("%" PRId64 " new record%s from %s", added, added == 1 ? "" : "s", name);
         at += length + (at[length] == ',');
@@ -169,12 +160,9 @@ static zonal_status reproduce(const zonal__experiment *experiment, const zonal__
         if (s->above) ZONAL_TRY(zonal__cli_make_folder(s->above));
         ZONAL_TRY(zonal__cli_make_folder(s->out));
     }
-    ZONAL_TRY(merge(s, path));
-    if (s->print) {
-        ZONAL_TRY(read_to_print(s, matrix, path, records));
-        return print_all(s, matrix, records);
-    }
     ZONAL_TRY(zonal__records_read(records, path));
+    ZONAL_TRY(merge(s, path, records));
+    if (s->print) return print_all(s, matrix, path, records);
     return run(s, matrix, records, path, failed);
 }
 
