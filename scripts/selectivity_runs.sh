@@ -5,8 +5,11 @@
 #
 #   scripts/selectivity_runs.sh PROGRAM FOLDER DATA [more options for zonal train]
 #
-#   DATA   disk, cloud, ... (a family of textures), cifar10=DIR or imagenette=DIR
+#   DATA   disk, cloud, ... (a family of textures), cifar10=DIR or imagenette=DIR; demo: the small
+#          network of recipes/demo.toml with the views of recipes/textures.toml, for a processor
 #   METHODS="mmd-heat kl-heat" VALUES="5 10" SEEDS="0 1" PARALLEL=2 ... narrow it down
+#
+# A method can have options of its own: METHODS="susreg:slices=256 mmd-band:batch=512".
 #
 # KL collapses where its gain falls below the threshold, at S = 6 under t = 2/d, so larger S go with
 # a larger t (S at the threshold: 10, 17 and 50 at t = 2.5, 3 and 4 /d).
@@ -18,6 +21,7 @@ shift 3
 methods=${METHODS:-susreg mmd-induced mmd-heat mmd-band ksd-heat ksd-band kl-heat}
 values=${VALUES:-2 5 10 20 40}
 seeds=${SEEDS:-0}
+log_every=50
 mkdir -p "$folder"
 
 case $data in
@@ -29,12 +33,18 @@ case $data in
         options=(--config recipes/imagenette.toml --data "${data#*=}" --epochs "${EPOCHS:-60}"
             --eval-count 4000 --eval-memory 9500)
         ;;
+    demo)
+        options=(--config recipes/demo.toml --view-rotation 3.141592 --view-shift 0.2
+            --view-scale "0.8,1.25" --view-shear 0.2 --view-erase 1 --steps "${STEPS:-1200}"
+            --eval-count 500 --threads 1 --workers 1 --no-tensorboard)
+        log_every=25
+        ;;
     *)
         options=(--config recipes/textures.toml --data "textures:$data" --side "${SIDE:-128}"
             --texture-size "${SIZE:-160}" --steps "${STEPS:-1600}")
         ;;
 esac
-options+=(--log-every 50 --eval-every 1000000 --checkpoint-every 1000000 --keep 1 --quiet "$@")
+options+=(--log-every "$log_every" --eval-every 1000000 --checkpoint-every 1000000 --keep 1 --quiet "$@")
 name=${data%%=*}
 
 temperature() { # method, S
@@ -58,14 +68,17 @@ record() { # run, method, S, t, seed
 }
 
 one() { # method, S, seed
-    local t run cache=()
-    t=$(temperature "$1" "$2")
-    run=$folder/$name-$1-S$2-$3
+    local t run word own words=() cache=()
+    t=$(temperature "${1%%:*}" "$2")
+    run=$folder/$name-${1//[:=,]/-}-S$2-$3
+    IFS=: read -ra words <<<"$1"
+    own=(--method "${words[0]}")
+    for word in "${words[@]:1}"; do own+=(--set "$word"); done
     if grep -qs "\"data\": \"$name\", \"method\": \"$1\", \"selectivity\": $2,.*\"seed\": $3," \
         "$folder/records.jsonl"; then return; fi
     rm -rf "$run"
     if [[ -f $folder/$name.autotune ]]; then cache=(--autotune-cache "$folder/$name.autotune"); fi
-    "$program" train "${options[@]}" --method "$1" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
+    "$program" train "${options[@]}" "${own[@]}" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
         "${cache[@]}" --out "$run" || return
     if [[ -f $run/autotune.txt && ! -f $folder/$name.autotune ]]; then
         cp "$run/autotune.txt" "$folder/$name.autotune"

@@ -71,6 +71,68 @@ def selectivity(data, column):
     return markdown(["S", *(f"{value:g}" for value in values)], rows)
 
 
+def with_degrees(b1=.03, b3=0, b4=0, **more):
+    """The kernel with these shares of degrees against degree 2, as scripts/selectivity_runs.sh has it."""
+    shares = [0, b1, 1, b3, b4]
+    while shares[-1] == 0:
+        shares.pop()
+    text = "mmd-spectrum:without-multiplicity=yes:spectrum=" + ",".join(f"{share:g}" for share in shares)
+    return text + "".join(f":{key}={value}" for key, value in more.items())
+
+
+def plateau(head, rows, value):
+    """Runs of one S each; a row is its cells and its method. Over seeds: steps, and means."""
+    runs = [run for run in records("plateau.jsonl") if run["selectivity"] == value]
+    lines = []
+    for cells, method in rows:
+        found = [run for run in runs if run["method"] == method]
+        lines.append([*cells, ", ".join(map(escape, found)),
+                      *(spread([of(run) for run in found], places) for of, places in (
+                          (lambda run: run["monitor"]["effective_rank"], 0), (score, 1)))])
+    return markdown([*head, "rho > 0.2 at step", "rank", "R@1"], lines)
+
+
+def plateau_degrees(value):
+    rows = [dict(b1=0), {}, dict(b1=.3), dict(b1=1), dict(b1=3), dict(b1=10), dict(b3=.3), dict(b3=1),
+            dict(b3=3), dict(b4=.3), dict(b4=1), dict(b4=3)]
+    known = {run["method"] for run in records("plateau.jsonl") if run["selectivity"] == value}
+    return plateau(["degree 1", "degree 3", "degree 4"],
+                   [([f"{row.get('b1', .03):g}", f"{row.get('b3', 0):g}", f"{row.get('b4', 0):g}"],
+                     with_degrees(**row)) for row in rows if with_degrees(**row) in known], value)
+
+
+def shares(method):
+    """Degrees 1, 3 and 4 against degree 2 in the profile of a loss, at d = 64."""
+    discrepancy, family = method.split("-")
+    kernel = json.loads(made_by_program(["kernel", "--kernel", family, "--dim", "64", "--json"]))
+    a = [line["a"] * (line["eigenvalue"] if discrepancy == "ksd" else 1) for line in kernel["spectrum"]]
+    return [f"{a[degree] / a[2]:.2f}" if degree < len(a) else "0" for degree in (1, 3, 4)]
+
+
+def plateau_kernels():
+    methods = ["mmd-band", "ksd-heat", "mmd-heat", "mmd-induced"]
+    return plateau(["", "degree 1", "degree 3", "degree 4"],
+                   [([f"`{method}`", *shares(method)], method) for method in methods], 10)
+
+
+def plateau_batch():
+    rows = []
+    for name, degrees in (("degree 2 alone", {}), ("with degree 1, 3 times", dict(b1=3)),
+                         ("with degree 1, 10 times", dict(b1=10)), ("with degree 3, once", dict(b3=1)),
+                         ("with degree 3, 3 times", dict(b3=3)), ("with degree 4, 3 times", dict(b4=3))):
+        for batch in (32, 128, 512):
+            more = {} if batch == 128 else dict(batch=batch)
+            method = with_degrees(**degrees, **more)
+            if any(run["method"] == method for run in records("plateau.jsonl")):
+                rows.append(([name, str(batch)], method))
+    return plateau(["kernel", "batch"], rows, 5)
+
+
+def plateau_slices():
+    rows = [([f"`susreg`, {n} directions"], f"susreg:slices={n}") for n in (16, 64, 256, 1024, 4096)]
+    return plateau([""], [*rows, (["`mmd-induced`, exact"], "mmd-induced")], 10)
+
+
 LONG = {  # a row, and its runs in results/runs/disks
     "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
     "`kl-heat`, 2/d, margin 1.15 (S = 5.3)": ["kl-heat-0", "kl-heat-1"],
@@ -436,6 +498,11 @@ TABLES.update({
     "projector-norm-imagenette-h200": lambda: projector_norm_h200("table-pretrain", [
         ("knn.backbone.accuracy", 100, 1, "k-NN"), ("linear.backbone.accuracy", 100, 1, "linear"),
         *AT_THE_END]),
+    "plateau-degrees": lambda: plateau_degrees(5),
+    "plateau-degrees-10": lambda: plateau_degrees(10),
+    "plateau-kernels": plateau_kernels,
+    "plateau-batch": plateau_batch,
+    "plateau-slices": plateau_slices,
     "reproduction-times": reproduction_times,
 })
 
