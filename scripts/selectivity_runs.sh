@@ -68,9 +68,9 @@ record() { # run, method, S, t, seed
 }
 
 one() { # method, S, seed
-    local t run word own words=() cache=()
-    t=$(temperature "${1%%:*}" "$2")
-    run=$folder/$name-${1//[:=,]/-}-S$2-$3
+    local t='' run word own words=() cache=()
+    if [[ $1 != *:t=* ]]; then t=$(temperature "${1%%:*}" "$2"); fi
+    run=$folder/$name-${1//[:=,\/]/-}-S$2-$3
     IFS=: read -ra words <<<"$1"
     own=(--method "${words[0]}")
     for word in "${words[@]:1}"; do own+=(--set "$word"); done

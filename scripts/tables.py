@@ -80,25 +80,22 @@ def with_degrees(b1=.03, b3=0, b4=0, **more):
     return text + "".join(f":{key}={value}" for key, value in more.items())
 
 
-def plateau(head, rows, value):
-    """Runs of one S each; a row is its cells and its method. Over seeds: steps, and means."""
-    runs = [run for run in records("plateau.jsonl") if run["selectivity"] == value]
+def plateau(head, rows):
+    """A row is its cells, S and its method. Over seeds: steps, and means."""
     lines = []
-    for cells, method in rows:
-        found = [run for run in runs if run["method"] == method]
+    for cells, value, method in rows:
+        found = [run for run in records("plateau.jsonl")
+                 if run["method"] == method and run["selectivity"] == value]
         lines.append([*cells, ", ".join(map(escape, found)),
                       *(spread([of(run) for run in found], places) for of, places in (
                           (lambda run: run["monitor"]["effective_rank"], 0), (score, 1)))])
     return markdown([*head, "rho > 0.2 at step", "rank", "R@1"], lines)
 
 
-def plateau_degrees(value):
-    rows = [dict(b1=0), {}, dict(b1=.3), dict(b1=1), dict(b1=3), dict(b1=10), dict(b3=.3), dict(b3=1),
-            dict(b3=3), dict(b4=.3), dict(b4=1), dict(b4=3)]
-    known = {run["method"] for run in records("plateau.jsonl") if run["selectivity"] == value}
-    return plateau(["degree 1", "degree 3", "degree 4"],
-                   [([f"{row.get('b1', .03):g}", f"{row.get('b3', 0):g}", f"{row.get('b4', 0):g}"],
-                     with_degrees(**row)) for row in rows if with_degrees(**row) in known], value)
+def plateau_degrees(*runs):
+    rows = [([*cells, *(f"{degrees.get(name, usual):g}" for name, usual in (("b1", .03), ("b3", 0), ("b4", 0)))],
+             value, with_degrees(**degrees)) for cells, value, degrees in runs]
+    return plateau([*(["S"] if runs[0][0] else []), "degree 1", "degree 3", "degree 4"], rows)
 
 
 def shares(method):
@@ -112,25 +109,23 @@ def shares(method):
 def plateau_kernels():
     methods = ["mmd-band", "ksd-heat", "mmd-heat", "mmd-induced"]
     return plateau(["", "degree 1", "degree 3", "degree 4"],
-                   [([f"`{method}`", *shares(method)], method) for method in methods], 10)
+                   [([f"`{method}`", *shares(method)], 10, method) for method in methods])
 
 
 def plateau_batch():
-    rows = []
-    for name, degrees in (("degree 2 alone", {}), ("with degree 1, 3 times", dict(b1=3)),
-                         ("with degree 1, 10 times", dict(b1=10)), ("with degree 3, once", dict(b3=1)),
-                         ("with degree 3, 3 times", dict(b3=3)), ("with degree 4, 3 times", dict(b4=3))):
-        for batch in (32, 128, 512):
-            more = {} if batch == 128 else dict(batch=batch)
-            method = with_degrees(**degrees, **more)
-            if any(run["method"] == method for run in records("plateau.jsonl")):
-                rows.append(([name, str(batch)], method))
-    return plateau(["kernel", "batch"], rows, 5)
+    kernels = [("degree 1, 0.03 times", {}, (32, 128, 512)), ("degree 1, 3 times", dict(b1=3), (32, 128, 512)),
+               ("degree 1, 10 times", dict(b1=10), (32, 128, 512)),
+               ("degree 3, once", dict(b3=1), (128, 512)), ("degree 3, 3 times", dict(b3=3), (128, 512)),
+               ("degree 4, 3 times", dict(b4=3), (128, 512))]
+    return plateau(["beside degree 2", "batch"],
+                   [([name, str(batch)], 5,
+                     with_degrees(**degrees, **({} if batch == 128 else dict(batch=batch))))
+                    for name, degrees, batches in kernels for batch in batches])
 
 
 def plateau_slices():
-    rows = [([f"`susreg`, {n} directions"], f"susreg:slices={n}") for n in (16, 64, 256, 1024, 4096)]
-    return plateau([""], [*rows, (["`mmd-induced`, exact"], "mmd-induced")], 10)
+    rows = [([f"`susreg`, {n} directions"], 10, f"susreg:slices={n}") for n in (16, 64, 256, 1024, 4096)]
+    return plateau([""], [*rows, (["`mmd-induced`, exact"], 10, "mmd-induced")])
 
 
 LONG = {  # a row, and its runs in results/runs/disks
@@ -498,8 +493,12 @@ TABLES.update({
     "projector-norm-imagenette-h200": lambda: projector_norm_h200("table-pretrain", [
         ("knn.backbone.accuracy", 100, 1, "k-NN"), ("linear.backbone.accuracy", 100, 1, "linear"),
         *AT_THE_END]),
-    "plateau-degrees": lambda: plateau_degrees(5),
-    "plateau-degrees-10": lambda: plateau_degrees(10),
+    "plateau-degrees": lambda: plateau_degrees(*(([], 5, degrees) for degrees in (
+        dict(b1=0), {}, *(dict(b1=b) for b in (.3, 1, 3, 10)), *(dict(b3=b) for b in (.3, 1, 3)),
+        *(dict(b4=b) for b in (.3, 1, 3))))),
+    "plateau-selectivity": lambda: plateau_degrees(
+        *(([f"{value:g}"], value, {}) for value in (2.5, 5, 10)),
+        *((["10"], 10, degrees) for degrees in (dict(b1=3), dict(b1=10), dict(b3=1), dict(b3=3), dict(b4=3)))),
     "plateau-kernels": plateau_kernels,
     "plateau-batch": plateau_batch,
     "plateau-slices": plateau_slices,

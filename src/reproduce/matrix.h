@@ -76,7 +76,7 @@ double zonal__matrix_seconds(const zonal__matrix *matrix, const zonal__cell *cel
                              const zonal__records *records);
 
 /* The options of a cell as its training has them: the recipe, and over it the cell's own. "options"
- * was initialised with zonal__train_table; keep *config, which is NULL on failure, as long. */
+ * was initialised with zonal__train_table; keep *config as long, and destroy it also on failure. */
 zonal_status zonal__cell_read(const zonal__matrix *matrix, const zonal__cell *cell,
                               zonal__options *options, zonal__config **config);
 

@@ -191,8 +191,7 @@ static void test_matrix_refused(void) {
     zonal__matrix_fini(&matrix);
 }
 
-/* ---- what zonal train would refuse ------------------------------------------------------------
- */
+/* ---- what zonal train would refuse ----------------------------------------------------------- */
 
 static void test_check(void) {
     const zonal__experiment *t = experiment("table-textures"), *p = experiment("table-pretrain");
