@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Short runs of every method at equal selectivity S: does one S fit all? Each run leaves a line in
 # FOLDER/records.jsonl; a run that has one is not made again, so the script can be cut off at any
-# point and started anew.
+# point and started anew. The status is 1 where a run failed; the others go on.
 #
 #   scripts/selectivity_runs.sh PROGRAM FOLDER DATA [more options for zonal train]
 #
@@ -14,33 +14,33 @@
 # KL collapses where its gain falls below the threshold, at S = 6 under t = 2/d, so larger S go with
 # a larger t (S at the threshold: 10, 17 and 50 at t = 2.5, 3 and 4 /d).
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
 program=$1 folder=$2 data=$3
 shift 3
 methods=${METHODS:-susreg mmd-induced mmd-heat mmd-band ksd-heat ksd-band kl-heat}
 values=${VALUES:-2 5 10 20 40}
 seeds=${SEEDS:-0}
+recipes=$(dirname "$0")/../recipes
 log_every=50
 mkdir -p "$folder"
 
 case $data in
     cifar10=*)
-        options=(--config recipes/cifar10.toml --data "${data#*=}" --epochs "${EPOCHS:-30}"
+        options=(--config "$recipes"/cifar10.toml --data "${data#*=}" --epochs "${EPOCHS:-30}"
             --eval-count 5000 --eval-memory 45000)
         ;;
     imagenette=*)
-        options=(--config recipes/imagenette.toml --data "${data#*=}" --epochs "${EPOCHS:-60}"
+        options=(--config "$recipes"/imagenette.toml --data "${data#*=}" --epochs "${EPOCHS:-60}"
             --eval-count 4000 --eval-memory 9500)
         ;;
     demo)
-        options=(--config recipes/demo.toml --view-rotation 3.141592 --view-shift 0.2
+        options=(--config "$recipes"/demo.toml --view-rotation 3.141592 --view-shift 0.2
             --view-scale "0.8,1.25" --view-shear 0.2 --view-erase 1 --steps "${STEPS:-1200}"
             --eval-count 500 --threads 1 --workers 1 --no-tensorboard)
         log_every=25
         ;;
     *)
-        options=(--config recipes/textures.toml --data "textures:$data" --side "${SIDE:-128}"
+        options=(--config "$recipes"/textures.toml --data "textures:$data" --side "${SIDE:-128}"
             --texture-size "${SIZE:-160}" --steps "${STEPS:-1600}")
         ;;
 esac
@@ -79,11 +79,11 @@ one() { # method, S, seed
     rm -rf "$run"
     if [[ -f $folder/$name.autotune ]]; then cache=(--autotune-cache "$folder/$name.autotune"); fi
     "$program" train "${options[@]}" "${own[@]}" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
-        "${cache[@]}" --out "$run" || return
+        "${cache[@]}" --out "$run" || return 1
     if [[ -f $run/autotune.txt && ! -f $folder/$name.autotune ]]; then
         cp "$run/autotune.txt" "$folder/$name.autotune"
     fi
-    record "$run" "$1" "$2" "$t" "$3"
+    record "$run" "$1" "$2" "$t" "$3" || return 1
     rm -rf "$run/checkpoints"
     echo "$name $1 S=$2 seed $3: $(last eval "$run")"
 }
@@ -92,18 +92,24 @@ pause() { # until fewer than PARALLEL runs are under way
     while (($(jobs -rp | wc -l) >= ${PARALLEL:-2})); do wait -n || true; done
 }
 
+try() { # method, S, seed; a run in the background leaves a file where it fails
+    one "$@" || : >"$folder/failed"
+}
+
 first=1
+rm -f "$folder/failed"
 for seed in $seeds; do
     for value in $values; do
         for method in $methods; do
             if ((first)); then
-                one "$method" "$value" "$seed" # measures the algorithms that the others use
+                try "$method" "$value" "$seed" # measures the algorithms that the others use
                 first=0
             else
                 pause
-                one "$method" "$value" "$seed" &
+                try "$method" "$value" "$seed" &
             fi
         done
     done
 done
 wait
+[[ ! -e $folder/failed ]]

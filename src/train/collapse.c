@@ -11,11 +11,10 @@ void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_
 static void describe(const zonal__collapse_watch *w, int64_t step, const char *what,
                      const zonal__monitor *monitor, char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal_objective_info *weight = &w->policy.weight;
-    char remedy[160] = "lower --lr, or raise --lambda or --gain";
+    char remedy[160] = "lower --lr, or raise --lambda or --gain", scale[40] = "";
     if (weight->gain < weight->threshold)
         snprintf(remedy, sizeof remedy, "raise --gain above the threshold f* = %.4g, it is %.4g",
                  weight->threshold, weight->gain);
-    char scale[40] = "";
     if (!isnan(monitor->scale)) snprintf(scale, sizeof scale, ", scale %.2g of 1", monitor->scale);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "

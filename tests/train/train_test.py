@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -283,6 +284,24 @@ def test_methods():
         done = train(*TEXTURES, *limits, "--on-collapse", "stop", "--out", "s", "--quiet")
         assert done.returncode == 1 and "collapsed" in done.stderr, done.stderr
         assert checkpoints("s") == ["step-00000000.safetensors"]
+
+    @case("SIGReg is watched by its scale in place of rho: shrinking to the origin is a collapse")
+    def _():
+        shrink = ["--method", "sigreg", "--slices", 16, "--gain", 1e-4, "--lr", 3e-2, "--warmup", 0, "--steps", 80]
+        done = train(*tiny(width=0.0625), *shrink, "--out", "o")
+        assert done.returncode == 0 and "collapsed, says the scale" in done.stderr, done.stderr
+        assert "above the threshold f*" in done.stderr, done.stderr  # the remedy
+        assert re.search(r"rank +scale\n", done.stdout) and "nan" not in done.stdout, done.stdout
+        seen = [l for l in lines("o") if l["kind"] == "monitor"]
+        assert all(l["rho"] is None for l in seen) and seen[0]["scale"] > 0.1 > seen[-1]["scale"] > 0, seen
+        assert seen[-1]["mean_cosine"] < 0.95 and seen[-1]["effective_rank"] > 2, seen[-1]  # directions are sound
+        events = b"".join(map(read, glob.glob("o/events/*")))
+        assert b"monitor/scale" in events and b"monitor/rho" not in events
+        done = trained(*TEXTURES, "--steps", 2, "--out", "p")
+        assert re.search(r"rank +rho\n", done.stdout), done.stdout
+        seen = [l for l in lines("p") if l["kind"] == "monitor"]
+        assert seen and all(l["scale"] is None and l["rho"] is not None for l in seen), seen
+        assert b"monitor/rho" in b"".join(map(read, glob.glob("p/events/*")))
 
     @case("what is not finite ends a run, whose checkpoint stays")
     def _():

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""scripts/selectivity_runs.sh: a line for each method, S and seed, none twice, and options of a method's own.
+ZONAL_PROGRAM is the program to test."""
+import json
+import os
+import shutil
+import subprocess
+
+from harness import PROGRAM, SOURCE, case, run_tests
+
+MORE = ["--texture-count", "64", "--width", "0.0625", "--batch", "16", "--warmup", "0"]
+
+
+def runs(status=0, **environment):
+    done = subprocess.run([f"{SOURCE}/scripts/selectivity_runs.sh", PROGRAM, "runs", "demo", *MORE],
+                          env={**os.environ, "STEPS": "2", **environment}, capture_output=True, text=True)
+    assert done.returncode == status, (done.returncode, done.stderr)
+    with open("runs/records.jsonl", encoding="utf-8") as file:
+        return done, [json.loads(line) for line in file]
+
+
+def setting(run, name):
+    with open(f"runs/{run}/config.toml", encoding="utf-8") as file:
+        return next(line.split("#")[0].split("=")[1].strip() for line in file if line.startswith(name + " ="))
+
+
+def test_runs():
+    @case("a record for each method and seed, with the method's own options and KL's usual temperature")
+    def _():
+        _, lines = runs(METHODS="susreg:slices=8 kl-heat kl-heat:t=5/d", VALUES="5", SEEDS="0 1", PARALLEL="1")
+        assert [(line["method"], line["t"], line["seed"]) for line in lines] == \
+            [(method, t, seed) for seed in (0, 1)
+             for method, t in (("susreg:slices=8", ""), ("kl-heat", "2/d"), ("kl-heat:t=5/d", ""))], lines
+        assert all(line["selectivity"] == 5 and line["step"]["step"] == 2 for line in lines)
+        assert setting("demo-susreg-slices-8-S5-0", "slices") == "8"
+        assert setting("demo-kl-heat-S5-1", "t") == '"2/d"' and setting("demo-kl-heat-t-5-d-S5-1", "t") == '"5/d"'
+
+    @case("what has a record is not made again")
+    def _():
+        before = os.path.getmtime("runs/demo-kl-heat-S5-0")
+        _, lines = runs(METHODS="kl-heat susreg:slices=16", VALUES="5")
+        assert [line["method"] for line in lines[6:]] == ["susreg:slices=16"], lines[6:]
+        assert os.path.getmtime("runs/demo-kl-heat-S5-0") == before
+
+    @case("a run that fails, the first or a later one, is told by the status and keeps no other from running")
+    def _():
+        for methods in ("mmd-hat mmd-band", "mmd-heat susreg:slices=none"):
+            done, lines = runs(1, METHODS=methods, VALUES="5")
+            assert "mmd-hat" in done.stderr or "slices" in done.stderr, done.stderr
+        assert [line["method"] for line in lines[7:]] == ["mmd-band", "mmd-heat"], lines[7:]
+
+    shutil.rmtree("runs")
+
+
+run_tests(test_runs)
