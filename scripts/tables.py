@@ -479,6 +479,7 @@ TABLES.update({
     "cifar10-published": cifar10_published,
     "cifar10-search": lambda: searched("cifar10-search.jsonl"),
     "cifar10-fast-search": lambda: searched("cifar10-fast-search.jsonl"),
+    "imagenette-test": lambda: searched("imagenette-test.jsonl"),
     "imagenette-search": lambda: searched("imagenette-search.jsonl"),
     "temperature-rank": temperature_rank,
     "projector-norm-demo": lambda: projector_norm("demo", [
