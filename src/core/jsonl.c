@@ -177,6 +177,25 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
     return ZONAL_OK;
 }
 
+zonal_status zonal__jsonl_largest(const char *path, const char *key, int64_t *value) {
+    char *text, *at, *newline;
+    size_t length;
+    *value = INT64_MIN;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
+    for (at = text; (newline = memchr(at, '\n', length - (size_t)(at - text))); at = newline + 1) {
+        zonal__json_reader reader;
+        int64_t number;
+        int found;
+        *newline = '\0';
+        zonal__json_reader_init(&reader, at, (size_t)(newline - at), path);
+        if (read_number(&reader, key, &found, &number) == ZONAL_OK && found && number > *value)
+            *value = number;
+    }
+    zonal__free(text);
+    return ZONAL_OK;
+}
+
 zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value) {
     int descriptor;
     zonal_status status;

@@ -45,4 +45,8 @@ void zonal__jsonl_close(zonal__jsonl *jsonl); /* accepts NULL */
  * synchronised, so it is another file. ZONAL_IO, and nothing is cut, for a link. */
 zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value);
 
+/* The largest whole number "key" of all whole lines, INT64_MIN where there is none or no file.
+ * Other lines are passed over. */
+zonal_status zonal__jsonl_largest(const char *path, const char *key, int64_t *value);
+
 #endif

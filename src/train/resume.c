@@ -281,8 +281,8 @@ zonal_status zonal__resume_load(zonal__resume *r, zonal__trainer *trainer) {
     if (!r->from_start) ZONAL_TRY(offer_older(zonal__checkpoint_load(trainer, r->checkpoint)));
     int64_t done = zonal__trainer_steps_done(trainer);
     ZONAL_TRY(check_length(r, done));
-    ZONAL_TRY(
-        zonal__run_folder_rewind(r->folder, done, done - done % r->training->settings.eval_every));
+    ZONAL_TRY(zonal__run_folder_rewind(r->folder, r->from_start ? -1 : done,
+                                       done - done % r->training->settings.eval_every));
     ZONAL_TRY(keep_length(r, trainer));
     ZONAL_TRY(keep_flag(r, "device", is_not_device));
     return keep_data(r);

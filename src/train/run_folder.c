@@ -261,11 +261,12 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
 
 zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched) {
     char path[ZONAL__RUN_FOLDER_PATH];
-    struct stat metrics;
-    int64_t count, least, most;
+    int64_t count, least, most, step;
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(survey(folder, &count, &least, &most));
-    *untouched = count == 0 && (stat(path, &metrics) != 0 || metrics.st_size == 0);
+    /* The line of the first checkpoint is there before its file is. */
+    ZONAL_TRY(zonal__jsonl_largest(path, "step", &step));
+    *untouched = count == 0 && step <= 0;
     return ZONAL_OK;
 }
 
@@ -388,9 +389,14 @@ zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, i
 
 /* The line of a key in a text of lines; NULL: it has none. */
 static char *find_line(char *text, const char *key) {
+    static const char blanks[] = " \t";
     size_t length = strlen(key);
-    for (char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
-        if (strncmp(at, key, length) == 0 && strncmp(at + length, " = ", 3) == 0) return at;
+    for (char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL) {
+        const char *name =
+            at + strspn(at, blanks); /* edited by hand it may be laid out otherwise */
+        if (strncmp(name, key, length) == 0 && name[length + strspn(name + length, blanks)] == '=')
+            return at;
+    }
     return NULL;
 }
 

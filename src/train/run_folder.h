@@ -105,12 +105,12 @@ zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char 
 zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
                                       char out[ZONAL__RUN_FOLDER_PATH]);
 
-/* Whether the run was ended before its first checkpoint: it has none, and no metrics. */
+/* Whether the run was ended before its first checkpoint: it has none, and no metrics of a step. */
 zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched);
 
-/* Makes the folder as it was at the checkpoint of this step: removes what a killed process was
- * writing, cuts metrics.jsonl after the step, and fills "best", "seconds" and the losses of the
- * steps after "judged" from what is left. */
+/* Makes the folder as it was at the checkpoint of this step, or with -1 before the first: removes
+ * what a killed process was writing, cuts metrics.jsonl after the step, and fills "best", "seconds"
+ * and the losses of the steps after "judged" from what is left. */
 zonal_status zonal__run_folder_rewind(zonal__run_folder *folder, int64_t step, int64_t judged);
 
 /* Notes in retries.txt that the run was started again. ZONAL_ARGUMENT where that has happened

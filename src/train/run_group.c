@@ -69,8 +69,9 @@ int zonal__run_setting_counts(const char *key) {
                                         "threads",
                                         "workers",
                                         "data-location",
-                                        "graph",  /* how fast */
-                                        "device", /* where; the precision counts */
+                                        "graph",
+                                        "bucket-size", /* how fast */
+                                        "device",      /* where; the precision counts */
                                         "log-every",
                                         "keep",
                                         "quiet",

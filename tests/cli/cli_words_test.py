@@ -366,6 +366,18 @@ def test_metrics():
         assert rows == [{"step": 5, "retrieval_r1": 0.75}, {"step": 10, "retrieval_r1": 0.5}]
         assert json.loads(run("metrics", "run", "--json", "--kind", "monitor").stdout)[0]["step"] == 5
 
+    @case("metrics: what two kinds of lines have at one step is in its row once")
+    def _():
+        os.mkdir("probed")
+        with open("probed/metrics.jsonl", "w") as file:
+            for line in LINES[1], LINES[1] | {"kind": "probe", "protocol": "probe", "accuracy": 0.5}:
+                file.write(json.dumps(line) + "\n")
+        pairs = []
+        json.loads(run("metrics", "probed", "--json").stdout, object_pairs_hook=pairs.extend)
+        names = [name for name, _ in pairs]
+        assert "epoch" in names and len(names) == len(set(names)), pairs
+        shutil.rmtree("probed")
+
     @case("metrics: the summary has the last values and the best")
     def _():
         text = run("metrics", "run").stdout

@@ -526,6 +526,32 @@ def test_refusals():
             assert read("begun/data.txt") == read("run/data.txt")
             shutil.rmtree("begun")
 
+    @case("so does one that was killed while its first checkpoint was written")
+    def _():
+        os.makedirs("begun/checkpoints")
+        for name in ("config.toml", "data.txt", "metrics.jsonl"):
+            shutil.copy("run/" + name, "begun")
+        with open("begun/metrics.jsonl", "w") as file:
+            file.write(read("run/metrics.jsonl").decode().split("\n")[0] + "\n")
+        with open("begun/checkpoints/step-00000000.safetensors.tmp.7-1", "wb") as file:
+            file.write(whole[:100])
+        trained("--resume", "begun", "--quiet")
+        assert read(newest.replace("run", "begun", 1)) == whole
+        assert read("begun/metrics.jsonl").count(b'"kind": "checkpoint","step": 0') == 1
+        shutil.rmtree("begun")
+
+    @case("a length goes into a configuration that was laid out by hand, in the place of the old one")
+    def _():
+        shutil.copytree("run", "edited")
+        config = read("run/config.toml").decode()
+        assert "\nsteps = " in config
+        with open("edited/config.toml", "w") as file:
+            file.write(config.replace("\nsteps = ", "\n  steps=\t"))
+        trained("--resume", "edited", "--steps", 6, "--quiet")
+        trained("--resume", "edited", "--quiet")
+        assert len(re.findall(r"(?m)^\s*steps\s*=", read("edited/config.toml").decode())) == 1
+        shutil.rmtree("edited")
+
     @case("so does one that begins with the weights of a file")
     def _():
         trained(*TEXTURES, "--init", newest, "--steps", 2, "--out", "given", "--quiet")

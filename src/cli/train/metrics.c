@@ -190,6 +190,14 @@ static zonal_status read_metrics(const settings *s, const char *run, metrics *m)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
+/* The values of the next row by column, NaN where it has none. Lines of several kinds can have the
+ * same one, such as the epoch. */
+static void take_row(const metrics *m, int64_t row, int64_t *next, double value[MOST_COLUMNS]) {
+    for (int k = 0; k < m->columns; k++) value[k] = NAN;
+    for (; *next < m->cells && m->cell[*next].row == row; (*next)++)
+        value[m->cell[*next].column] = m->cell[*next].value;
+}
+
 static void print_csv(const metrics *m) {
     int64_t next = 0;
     printf("step");
@@ -197,9 +205,7 @@ static void print_csv(const metrics *m) {
     putchar('\n');
     for (int64_t row = 0; row < m->rows; row++) {
         double value[MOST_COLUMNS];
-        for (int k = 0; k < m->columns; k++) value[k] = NAN;
-        for (; next < m->cells && m->cell[next].row == row; next++)
-            value[m->cell[next].column] = m->cell[next].value;
+        take_row(m, row, &next, value);
         printf("%" PRId64, m->step[row]);
         for (int k = 0; k < m->columns; k++)
             if (isnan(value[k]))
@@ -217,10 +223,12 @@ static zonal_status print_json(const metrics *m) {
     zonal__json_init(&json, stdout);
     zonal__json_begin_array(&json);
     for (int64_t row = 0; row < m->rows; row++) {
+        double value[MOST_COLUMNS];
+        take_row(m, row, &next, value);
         zonal__json_begin_object(&json);
         zonal__json_key_int(&json, "step", m->step[row]);
-        for (; next < m->cells && m->cell[next].row == row; next++)
-            zonal__json_key_double(&json, m->name[m->cell[next].column], m->cell[next].value);
+        for (int k = 0; k < m->columns; k++)
+            if (!isnan(value[k])) zonal__json_key_double(&json, m->name[k], value[k]);
         zonal__json_end_object(&json);
     }
     zonal__json_end_array(&json);
