@@ -394,7 +394,36 @@ def test_stopped():
     shutil.rmtree("w")
 
 
+def test_moved():
+    @case("a cell that was cut off goes on with images and a list of classes that have moved")
+    def _():
+        make_images("images")
+        options = [*TINY, "--options", NETWORK + ",network=resnet18,checkpoint-minutes=0.003", "--steps",
+                   6000, "--methods", "mmd-band", "--out", "w"]
+        process = start("table-pretrain", "--data", "imagenet100=images:class-list=classes.txt", *options)
+        wait_for(lambda: checkpoints("w"), process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 0 and not records("w/records.jsonl")
+        os.makedirs("elsewhere")
+        shutil.move("images", "elsewhere/images")
+        shutil.move("classes.txt", "elsewhere/classes.txt")
+        done = reproduce("table-pretrain", "--data",
+                         "imagenet100=elsewhere/images:class-list=elsewhere/classes.txt", *options)
+        assert done.returncode == 0, done.stderr
+        (config,) = glob.glob("w/runs/*/config.toml")
+        with open(config) as file:
+            text = file.read()
+        for name in ("images", "classes.txt"):
+            assert f'{os.getcwd()}/elsewhere/{name}"' in text, text
+        assert len(records("w/records.jsonl")) == 1
+
+    for name in ("elsewhere", "w"):
+        shutil.rmtree(name)
+
+
 if sys.argv[1:] == ["long"]:
     run_tests(long_killed)
 else:
-    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped)
+    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
+              test_moved)

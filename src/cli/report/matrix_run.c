@@ -116,19 +116,26 @@ static void add_data(const runner *r, const job *j, zonal__arguments *a) {
     zonal__arguments_add(a, "--data=%s", pack);
 }
 
+/* A run that goes on takes it from here, as the images: they may have moved since it was begun. */
+static void add_class_list(const job *j, zonal__arguments *a) {
+    const char *file = zonal__assigned(&j->cell->options, "class-list");
+    if (file) zonal__arguments_add(a, "--class-list=%s", file);
+}
+
 static void train_line(const runner *r, const job *j, zonal__arguments *a) {
     char path[ZONAL__FOLDER_PATH];
     zonal__arguments_add(a, "train");
     zonal__arguments_add(a, "--quiet");
     zonal__folder_path(r->options->folder, "runs", j->cell->name, "", path);
+    add_data(r, j, a);
     if (j->begun) {
         zonal__arguments_add(a, "--resume=%s", path);
+        add_class_list(j, a);
         return;
     }
     zonal__arguments_add(a, "--out=%s", path);
     zonal__folder_path(r->options->folder, "recipes", set_of(r, j)->set->recipe, ".toml", path);
     zonal__arguments_add(a, "--config=%s", path);
-    add_data(r, j, a);
     for (int i = 0; i < j->cell->options.count; i++)
         zonal__arguments_add(a, "--set=%s=%s", j->cell->options.at[i].key,
                              j->cell->options.at[i].value);
