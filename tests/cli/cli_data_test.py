@@ -110,6 +110,44 @@ def test_textures():
         assert height > width and width > 3 * 256
         assert Image.open("fig/views.png").mode == "RGB"
 
+    @case("reproduce figure-samples: a row for each data set, its classes in order, no image twice")
+    def _():
+        def single_colours(folder, counts, size):
+            for c, count in enumerate(counts):
+                os.makedirs(f"{folder}/train/c{c}")
+                for i in range(count):
+                    Image.new("RGB", size, (60 * c, 10 * i, 200)).save(f"{folder}/train/c{c}/{i}.png")
+
+        def drawn(out, *more):
+            done = run("reproduce", "figure-samples", "--data", "imagenette=few,imagenet100=w:class-list=list",
+                       "--out", out, *more)
+            assert done.returncode == 0 and f"{out}/samples.png" in done.stdout, done.stderr
+            pixels = np.asarray(Image.open(f"{out}/samples.png"))
+            assert pixels.shape == (2 * 224 + 3 * 8, 8 * 224 + 9 * 8, 3)
+            assert (pixels[:8] == 255).all() and (pixels[:, -8:] == 255).all()
+            for row in range(2):  # one colour is one colour at any size
+                for column in range(8):
+                    y, x = 8 + 232 * row, 8 + 232 * column
+                    assert np.ptp(pixels[y:y + 224, x:x + 224], axis=(0, 1)).max() == 0
+            return pixels[20::232, 20::232].tolist()
+
+        single_colours("few", [1, 12], (30, 20))   # a class with fewer images than columns
+        single_colours("w", [12, 12, 12, 12], (16, 24))
+        with open("list", "w") as file:
+            file.write("c3\nc0\n")
+        shares = ("val", "test")  # folders of their own, so that all of train/ is there
+        for folder in ("few", "w"):
+            for share in shares:
+                shutil.copytree(f"{folder}/train", f"{folder}/{share}")
+        few, listed = drawn("fig")
+        assert sorted(pixel[0] for pixel in few) == [0] + 7 * [60], few
+        assert [pixel[0] for pixel in listed] == 4 * [180] + 4 * [0], listed
+        for row in few, listed:
+            assert len({tuple(pixel) for pixel in row}) == 8, row
+        assert drawn("fig") == [few, listed] != drawn("fig", "--seed", 1)
+        os.remove("list")
+        shutil.rmtree("few")
+
     for name in ("a", "b", "c", "d", "w", "fig", "cloud", "disk", "flake", "wood"):
         shutil.rmtree(name, ignore_errors=True)
     os.remove("s.png")
@@ -128,6 +166,13 @@ def test_textures():
             "--out", "file")
     os.remove("file")
     refused("an unknown figure", 2, "figure-textures", "reproduce", "figure-texture")
+    refused("samples of no data set", 2, "--data", "reproduce", "figure-samples")
+    refused("samples of an unknown data set", 2, "imagenette", "reproduce", "figure-samples", "--data",
+            "imagenet=w")
+    refused("samples of images that are not there", 1, "nowhere", "reproduce", "figure-samples", "--data",
+            "imagenette=nowhere")
+    refused("images for a figure without", 2, "figure-kernels", "reproduce", "figure-kernels", "--data",
+            "imagenette=w")
 
 
 # ---- info and pack -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/common/cli.h"
+#include "cli/report/figure_samples.h"
 #include "cli/report/figure_textures.h"
 #include "cli/report/reproduce_table.h"
 
@@ -31,15 +32,16 @@ static const zonal__option table[] = {
     TEXT("out", out, "DIR",
          "the folder to write to; figures: . unless given; tables: the folder to work in, "
          "runs/TABLE"),
-    ZONAL__SEED_OPTION(settings, "figures: seed of textures, views, batches and directions"),
+    ZONAL__SEED_OPTION(settings,
+                       "figures: seed of textures, views, images, batches and directions"),
     TEXT(
         "methods", table.methods, "NAME,...",
         "the losses, each with options of its own if need be: susreg,kl-heat:t=3/d:selectivity=10; "
         "the paper's unless given"),
     TEXT("families", table.families, "NAME,...", "table-textures: of disk, cloud, wood, flake"),
     TEXT("data", table.data, "NAME=PATH,...",
-         "other tables: the data sets and where they are, with options of their own if need be: "
-         "imagenet100=DIR:class-list=FILE"),
+         "other tables and figure-samples: the data sets and where they are, with options of their "
+         "own if need be: imagenet100=DIR:class-list=FILE"),
     TEXT("seeds", table.seeds, "N,...",
          "of the runs; 0 unless given, table-temperature: 0,1,2; with --print: all unless given"),
     WHOLE("side", table.side, "0", 0, 1024,
@@ -79,8 +81,11 @@ static const zonal__cli_usage usage = {
         "  figure-dynamics    dynamics-DATA.svg: an online probe's accuracy by epoch, the\n"
         "                     sliced loss and its exact limit (Figure 2); runs as a table\n"
         "  figure-kernels     kernels.svg: the profiles of five kernels (Figure 3)\n"
+        "  figure-samples     samples.png: training images of the data sets of --data, a\n"
+        "                     row of each (Figure 4)\n"
         "  figure-textures    textures.png: three samples of each of the four families;\n"
         "                     views.png: source regions of random views, and the views\n"
+        "                     (Figures 5 and 6)\n"
         "  figure-variance    variance.svg: the noise of the sliced loss (Figure 1);\n"
         "                     variance-batch.svg: the same against the batch\n\n"
         "A table is a matrix of runs: methods x data sets x seeds. Each cell is a\n"
@@ -154,12 +159,24 @@ static int figure_textures(const settings *s) {
     return ZONAL__EXIT_OK;
 }
 
+static int figure_samples(const settings *s) {
+    if (!s->table.data)
+        return zonal__cli_misused(
+            "where are the images? Give figure-samples --data imagenet100=DIR,galaxy10=FILE");
+    if (zonal__figure_samples(s->out, s->table.data, (uint64_t)s->seed) != ZONAL_OK)
+        return zonal__cli_failed();
+    if (!s->table.quiet) printf("%s/samples.png\n", zonal__cli_plain(s->out).text);
+    return ZONAL__EXIT_OK;
+}
+
 static const struct {
     const char *name;
     int (*draw)(const settings *s);
-} figures[] = {{"figure-kernels", figure_kernels},
-               {"figure-textures", figure_textures},
-               {"figure-variance", figure_variance}};
+    int takes_data;
+} figures[] = {{"figure-kernels", figure_kernels, 0},
+               {"figure-samples", figure_samples, 1},
+               {"figure-textures", figure_textures, 0},
+               {"figure-variance", figure_variance, 0}};
 enum { FIGURES = sizeof figures / sizeof figures[0] };
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -184,7 +201,8 @@ static int was_given(const zonal__options *options, const char *name) {
 /* Every option after "seed" and before "quiet" is of tables. */
 static int draw_figure(const settings *s, const zonal__options *options, int i) {
     for (int k = 2; table[k + 1].name; k++)
-        if (was_given(options, table[k].name))
+        if (was_given(options, table[k].name) &&
+            !(figures[i].takes_data && strcmp(table[k].name, "data") == 0))
             return zonal__cli_misused("--%s is for what needs training; leave it out of %s",
                                       table[k].name, figures[i].name);
     if (zonal__cli_make_folder(s->out) != ZONAL_OK) return zonal__cli_failed();
