@@ -6,10 +6,13 @@
 #   scripts/selectivity_runs.sh PROGRAM FOLDER DATA [more options for zonal train]
 #
 #   DATA   disk, cloud, ... (a family of textures), cifar10=DIR or imagenette=DIR; demo: the small
-#          network of recipes/demo.toml with the views of recipes/textures.toml, for a processor
+#          network of recipes/demo.toml with the views of recipes/textures.toml, for a processor;
+#          easy: the same with the demo's own views
 #   METHODS="mmd-heat kl-heat" VALUES="5 10" SEEDS="0 1" PARALLEL=2 ... narrow it down
 #
-# A method can have options of its own: METHODS="susreg:slices=256 mmd-band:batch=512".
+# A method can have options of its own: METHODS="susreg:slices=256 mmd-band:batch=512". With
+# FIRST=20 each run starts from the weights of another, as long as itself, that had S = 20; the
+# method of its record is "mmd-band:first=20".
 #
 # KL collapses where its gain falls below the threshold, at S = 6 under t = 2/d, so larger S go with
 # a larger t (S at the threshold: 10, 17 and 50 at t = 2.5, 3 and 4 /d).
@@ -33,10 +36,13 @@ case $data in
         options=(--config "$recipes"/imagenette.toml --data "${data#*=}" --epochs "${EPOCHS:-60}"
             --eval-count 4000 --eval-memory 9500)
         ;;
-    demo)
-        options=(--config "$recipes"/demo.toml --view-rotation 3.141592 --view-shift 0.2
-            --view-scale "0.8,1.25" --view-shear 0.2 --view-erase 1 --steps "${STEPS:-1200}"
-            --eval-count 500 --threads 1 --workers 1 --no-tensorboard)
+    demo | easy)
+        options=(--config "$recipes"/demo.toml --steps "${STEPS:-1200}" --eval-count 500
+            --threads 1 --workers 1 --no-tensorboard)
+        if [[ $data == demo ]]; then
+            options+=(--view-rotation 3.141592 --view-shift 0.2 --view-scale "0.8,1.25"
+                --view-shear 0.2 --view-erase 1)
+        fi
         log_every=25
         ;;
     *)
@@ -47,11 +53,12 @@ esac
 options+=(--log-every "$log_every" --eval-every 1000000 --checkpoint-every 1000000 --keep 1 --quiet "$@")
 name=${data%%=*}
 
-temperature() { # method, S
+temperature() { # method, S: KL's, unless the method has one of its own
     case $1-$2 in
-        kl-heat-10) echo 3/d ;;
-        kl-heat-20 | kl-heat-40) echo 4/d ;;
-        kl-heat-*) echo 2/d ;;
+        *:t=*) ;;
+        kl-heat*-10) echo 3/d ;;
+        kl-heat*-20 | kl-heat*-40) echo 4/d ;;
+        kl-heat*) echo 2/d ;;
     esac
 }
 
@@ -67,25 +74,35 @@ record() { # run, method, S, t, seed
         "$(last eval "$1")" >>"$folder/records.jsonl"
 }
 
-one() { # method, S, seed
-    local t='' run word own words=() cache=()
-    if [[ $1 != *:t=* ]]; then t=$(temperature "${1%%:*}" "$2"); fi
-    run=$folder/$name-${1//[:=,\/]/-}-S$2-$3
-    IFS=: read -ra words <<<"$1"
+train() { # run, method, S, seed, more options: one training
+    local t word words=() own cache=()
+    t=$(temperature "$2" "$3")
+    IFS=: read -ra words <<<"$2"
     own=(--method "${words[0]}")
     for word in "${words[@]:1}"; do own+=(--set "$word"); done
-    if grep -qs "\"data\": \"$name\", \"method\": \"$1\", \"selectivity\": $2,.*\"seed\": $3," \
-        "$folder/records.jsonl"; then return; fi
-    rm -rf "$run"
     if [[ -f $folder/$name.autotune ]]; then cache=(--autotune-cache "$folder/$name.autotune"); fi
-    "$program" train "${options[@]}" "${own[@]}" --selectivity "$2" ${t:+--t "$t"} --seed "$3" \
-        "${cache[@]}" --out "$run" || return 1
-    if [[ -f $run/autotune.txt && ! -f $folder/$name.autotune ]]; then
-        cp "$run/autotune.txt" "$folder/$name.autotune"
+    rm -rf "$1"
+    "$program" train "${options[@]}" "${own[@]}" --selectivity "$3" ${t:+--t "$t"} --seed "$4" \
+        "${cache[@]}" --out "$1" "${@:5}" || return 1
+    if [[ -f $1/autotune.txt && ! -f $folder/$name.autotune ]]; then
+        cp "$1/autotune.txt" "$folder/$name.autotune"
     fi
-    record "$run" "$1" "$2" "$t" "$3" || return 1
-    rm -rf "$run/checkpoints"
-    echo "$name $1 S=$2 seed $3: $(last eval "$run")"
+}
+
+one() { # method, S, seed
+    local method=$1${FIRST:+:first=$FIRST} run before=() weights
+    run=$folder/$name-${method//[:=,\/]/-}-S$2-$3
+    if grep -qs "\"data\": \"$name\", \"method\": \"$method\", \"selectivity\": $2,.*\"seed\": $3," \
+        "$folder/records.jsonl"; then return; fi
+    if [[ ${FIRST:-} ]]; then
+        train "$run-first" "$1" "$FIRST" "$3" || return 1
+        weights=("$run-first"/checkpoints/step-*.safetensors)
+        before=(--init "${weights[-1]}")
+    fi
+    train "$run" "$1" "$2" "$3" "${before[@]}" || return 1
+    record "$run" "$method" "$2" "$(temperature "$1" "$2")" "$3" || return 1
+    rm -rf "$run/checkpoints" "$run-first"
+    echo "$name $method S=$2 seed $3: $(last eval "$run")"
 }
 
 pause() { # until fewer than PARALLEL runs are under way

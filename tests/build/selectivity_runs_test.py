@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/selectivity_runs.sh: a line for each method, S and seed, none twice, and options of a method's own.
+"""scripts/selectivity_runs.sh: a line for each method, S and seed, none twice, options of a method's own,
+and a first half at another S.
 ZONAL_PROGRAM is the program to test."""
 import json
 import os
@@ -48,6 +49,18 @@ def test_runs():
             done, lines = runs(1, METHODS=methods, VALUES="5")
             assert "mmd-hat" in done.stderr or "slices" in done.stderr, done.stderr
         assert [line["method"] for line in lines[7:]] == ["mmd-band", "mmd-heat"], lines[7:]
+
+    @case("FIRST: a run starts from the weights of one at another S, and has a record of its own")
+    def _():
+        done, lines = runs(METHODS="kl-heat", VALUES="5", FIRST="10")
+        assert [(line["method"], line["selectivity"], line["t"]) for line in lines[9:]] == \
+            [("kl-heat:first=10", 5, "2/d")], lines[9:]
+        run = "demo-kl-heat-first-10-S5-0"
+        assert setting(run, "init").endswith(f'/{run}-first/checkpoints/step-00000002.safetensors"')
+        assert not os.path.exists(f"runs/{run}-first"), os.listdir("runs")
+        assert runs(METHODS="kl-heat", VALUES="5", FIRST="10")[1] == lines
+        done, lines = runs(1, METHODS="kl-heat", VALUES="5", FIRST="0")
+        assert "selectivity" in done.stderr and len(lines) == 10, done.stderr
 
     shutil.rmtree("runs")
 
