@@ -124,6 +124,7 @@ static zonal_status read_number(zonal__json_reader *reader, const char *wanted, 
 typedef struct cut {
     size_t at;
     int64_t bad_line; /* the first that is damaged, counted from 1; 0: none */
+    int unfinished;   /* that one is the end of a file that was being written */
     int reached;      /* a line with the number "value" itself is kept */
 } cut;
 
@@ -149,7 +150,11 @@ static zonal_status find_cut(const char *path, char *text, size_t length, const 
                               "%s: line %lld, with %s %lld, comes after a line that is damaged or "
                               "belongs to a later %s; fix the file or move it away",
                               path, (long long)line, key, (long long)number, key);
-        if (!good && found_cut->bad_line == 0) found_cut->bad_line = line;
+        if (!good && found_cut->bad_line == 0) {
+            found_cut->bad_line = line;
+            /* zeros: after a loss of power */
+            found_cut->unfinished = !newline && (*start == '{' || *start == '\0');
+        }
         if ((!good || (found && number > value)) && !cut_before) found_cut->at = at;
         if (good && found && number == value) found_cut->reached = 1;
         at = newline ? (size_t)(newline - text) + 1 : length;
@@ -166,7 +171,7 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
     status = find_cut(path, text, length, key, value, &found);
     zonal__free(text);
     ZONAL_TRY(status);
-    if (found.bad_line > 0 && !found.reached)
+    if (found.bad_line > 0 && !found.reached && !(value < 0 && found.unfinished))
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s: line %lld is no JSON object, and no line before it has %s %lld, so "
                           "more than an unfinished end is damaged, or it is another file; it is "
@@ -174,25 +179,6 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
                           path, (long long)found.bad_line, key, (long long)value);
     if (found.at < length && ftruncate(descriptor, (off_t)found.at) != 0)
         return cannot_write(path, errno);
-    return ZONAL_OK;
-}
-
-zonal_status zonal__jsonl_largest(const char *path, const char *key, int64_t *value) {
-    char *text, *at, *newline;
-    size_t length;
-    *value = INT64_MIN;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return ZONAL_OK;
-    ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &text, &length));
-    for (at = text; (newline = memchr(at, '\n', length - (size_t)(at - text))); at = newline + 1) {
-        zonal__json_reader reader;
-        int64_t number;
-        int found;
-        *newline = '\0';
-        zonal__json_reader_init(&reader, at, (size_t)(newline - at), path);
-        if (read_number(&reader, key, &found, &number) == ZONAL_OK && found && number > *value)
-            *value = number;
-    }
-    zonal__free(text);
     return ZONAL_OK;
 }
 

@@ -42,11 +42,8 @@ void zonal__jsonl_close(zonal__jsonl *jsonl); /* accepts NULL */
  * is unfinished or no JSON object. Lines without the key are kept. No file is no failure.
  * ZONAL_FORMAT, and nothing is cut, when a line with a number up to "value" would be lost, or when
  * a line is damaged and none before it has the number "value" itself: lines up to that number were
- * synchronised, so it is another file. ZONAL_IO, and nothing is cut, for a link. */
+ * synchronised, so it is another file. With a negative value nothing was, and an unfinished end is
+ * cut off all the same. ZONAL_IO, and nothing is cut, for a link. */
 zonal_status zonal__jsonl_truncate_after(const char *path, const char *key, int64_t value);
-
-/* The largest whole number "key" of all whole lines, INT64_MIN where there is none or no file.
- * Other lines are passed over. */
-zonal_status zonal__jsonl_largest(const char *path, const char *key, int64_t *value);
 
 #endif

@@ -261,11 +261,12 @@ zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
 
 zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched) {
     char path[ZONAL__RUN_FOLDER_PATH];
-    int64_t count, least, most, step;
+    int64_t count, least, most, step = -1;
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(survey(folder, &count, &least, &most));
-    /* The line of the first checkpoint is there before its file is. */
-    ZONAL_TRY(zonal__jsonl_largest(path, "step", &step));
+    /* The line of the first checkpoint, of step 0, is there before its file is; and while that is
+     * written, steps go on. */
+    if (count == 0) ZONAL_TRY(zonal__run_folder_last_checkpoint(path, &step));
     *untouched = count == 0 && step <= 0;
     return ZONAL_OK;
 }

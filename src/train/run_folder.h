@@ -105,7 +105,8 @@ zonal_status zonal__run_folder_file(const zonal__run_folder *folder, const char 
 zonal_status zonal__run_folder_latest(const zonal__run_folder *folder,
                                       char out[ZONAL__RUN_FOLDER_PATH]);
 
-/* Whether the run was ended before its first checkpoint: it has none, and no metrics of a step. */
+/* Whether the run was ended before its first checkpoint was whole: it has none, and its metrics
+ * tell of none after that of step 0. */
 zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int *untouched);
 
 /* Makes the folder as it was at the checkpoint of this step, or with -1 before the first: removes

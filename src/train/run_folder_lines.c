@@ -147,3 +147,41 @@ zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char 
     zonal__free(text);
     return status;
 }
+
+/* The step of a line if it is a checkpoint's, else -1. */
+static zonal_status take_checkpoint(zonal__json_reader *reader, int64_t *step) {
+    int64_t number = -1;
+    const char *key, *kind = "";
+    int more;
+    ZONAL_TRY(zonal__json_read_begin(reader, '{'));
+    for (;;) {
+        ZONAL_TRY(zonal__json_read_more(reader, '}', &more));
+        if (!more) break;
+        ZONAL_TRY(zonal__json_read_key(reader, &key));
+        if (strcmp(key, "kind") == 0)
+            ZONAL_TRY(zonal__json_read_text(reader, &kind));
+        else if (strcmp(key, "step") == 0)
+            ZONAL_TRY(zonal__json_read_int(reader, &number));
+        else
+            ZONAL_TRY(zonal__json_read_skip(reader));
+    }
+    *step = strcmp(kind, "checkpoint") == 0 ? number : -1;
+    return zonal__json_read_end(reader);
+}
+
+zonal_status zonal__run_folder_last_checkpoint(const char *path, int64_t *step) {
+    char *text, *at, *newline;
+    size_t length;
+    *step = -1;
+    if (access(path, F_OK) != 0) return ZONAL_OK;
+    ZONAL_TRY(zonal__file_read(path, LONGEST_METRICS, &text, &length));
+    for (at = text; (newline = strchr(at, '\n')); at = newline + 1) {
+        zonal__json_reader reader;
+        int64_t found;
+        *newline = '\0';
+        zonal__json_reader_init(&reader, at, (size_t)(newline - at), path);
+        if (take_checkpoint(&reader, &found) == ZONAL_OK && found > *step) *step = found;
+    }
+    zonal__free(text);
+    return ZONAL_OK;
+}

@@ -14,4 +14,8 @@ zonal_status zonal__run_folder_add_checkpoint(zonal__run_folder *folder, int64_t
 zonal_status zonal__run_folder_take_lines(zonal__run_folder *folder, const char *path,
                                           int64_t judged);
 
+/* The largest step of a checkpoint's line in the file at this path; -1: it has none, or is not
+ * there. Damaged lines are passed over. */
+zonal_status zonal__run_folder_last_checkpoint(const char *path, int64_t *step);
+
 #endif

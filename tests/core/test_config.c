@@ -669,6 +669,24 @@ static void test_cut(void) {
         CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", 2), ZONAL_FORMAT, "left alone");
         check_file(path, others[i]);
     }
+    /* With a negative number no line was promised: what was being written is cut off, but no
+     * other file. */
+    static const char *const begun[] = {"{\"ste", "{\"step\": 2}", LINE(0) "{\"step\": 2, \"no",
+                                        LINE(1)};
+    for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
+        write_text(path, begun[i], strlen(begun[i]));
+        CHECK_OK(zonal__jsonl_truncate_after(path, "step", -1));
+        check_file(path, "");
+    }
+    write_text(path, "\0\0\0", 3);
+    CHECK_OK(zonal__jsonl_truncate_after(path, "step", -1));
+    check_file(path, "");
+    static const char *const foreign[] = {"dear diary\n", "dear diary", LINE(0) "rubbish\n{"};
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        write_text(path, foreign[i], strlen(foreign[i]));
+        CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", -1), ZONAL_FORMAT, "left alone");
+        check_file(path, foreign[i]);
+    }
     write_text(path, "{\"step\": 2}\n\0\0\0", 15); /* zeros after a loss of power */
     CHECK_OK(zonal__jsonl_truncate_after(path, "step", 2));
     check_file(path, "{\"step\": 2}\n");

@@ -528,17 +528,22 @@ def test_refusals():
 
     @case("so does one that was killed while its first checkpoint was written")
     def _():
-        os.makedirs("begun/checkpoints")
-        for name in ("config.toml", "data.txt", "metrics.jsonl"):
-            shutil.copy("run/" + name, "begun")
-        with open("begun/metrics.jsonl", "w") as file:
-            file.write(read("run/metrics.jsonl").decode().split("\n")[0] + "\n")
-        with open("begun/checkpoints/step-00000000.safetensors.tmp.7-1", "wb") as file:
-            file.write(whole[:100])
-        trained("--resume", "begun", "--quiet")
-        assert read(newest.replace("run", "begun", 1)) == whole
-        assert read("begun/metrics.jsonl").count(b'"kind": "checkpoint","step": 0') == 1
-        shutil.rmtree("begun")
+        lines = read("run/metrics.jsonl").splitlines(keepends=True)
+        steps = next(i for i, line in enumerate(lines) if b'"kind": "step"' in line) + 1
+        for left in (lines[0], lines[0][:20], b"\0" * 20, b"".join(lines[:steps]),
+                     b"".join(lines[:steps]) + lines[steps][:20]):  # steps go on while it is written
+            os.makedirs("begun/checkpoints")
+            for name in ("config.toml", "data.txt"):
+                shutil.copy("run/" + name, "begun")
+            with open("begun/metrics.jsonl", "wb") as file:
+                file.write(left)
+            with open("begun/checkpoints/step-00000000.safetensors.tmp.7-1", "wb") as file:
+                file.write(whole[:100])
+            trained("--resume", "begun", "--quiet")
+            assert read(newest.replace("run", "begun", 1)) == whole
+            kept = read("begun/metrics.jsonl").splitlines()
+            assert len(kept) == len(lines) and kept[0] == lines[0].rstrip(), (left, kept)
+            shutil.rmtree("begun")
 
     @case("a length goes into a configuration that was laid out by hand, in the place of the old one")
     def _():
