@@ -347,6 +347,53 @@ def python_step():
     return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
+# ---- many ranks, predicted ------------------------------------------------------------------------
+
+
+MODELLED = {"mmd-heat": "pairs", "kl-heat": "pairs", "mmd-band": "moments", "susreg": "slices"}
+
+
+def modelled(*arguments):
+    """What zonal bench dist --model makes of one H200's times of losses and of a ResNet-50 step."""
+    times = sorted((line["method"], line["n"], line["ms"]) for line in records("losses-h200.jsonl")
+                   if line.get("precision") == "fp32"
+                   and line.get("implementation") == MODELLED.get(line["method"]))
+    step = next(line["ms"] for line in records("training-h200.jsonl") if line["row"] == "resnet50@224")
+    return made_by_program([
+        "bench", "dist", "--model", *arguments, "--method", ",".join(MODELLED), "--dim", "256",
+        "--rows", "64,256,1024", "--step-ms", f"{step}",
+        "--times", ",".join(f"{method}:{n}:{ms}" for method, n, ms in times)]).splitlines()
+
+
+def ranks_model():
+    found = {(line["method"], line["rows"], line["ranks"]): line for line in map(json.loads, modelled("--json"))}
+    methods = ["mmd-heat", "kl-heat", "mmd-band"]
+    rows = []
+    for count, ranks in dict.fromkeys((count, ranks) for _, count, ranks in found):
+        cells = []
+        for method in methods:
+            line = found[method, count, ranks]
+            cells += [digits(line["model_ms"]) + (" (hidden)" if line["hidden"] else ""),
+                      digits(100 * line["share"]) + " %"]
+        rows.append([f"{count}", f"{ranks}", f"{count * ranks:,}", *cells])
+    return markdown(["rows of a rank", "ranks", "B",
+                     *(cell for method in methods for cell in (f"{method}, ms", "of a step"))], rows)
+
+
+def ranks_limits():
+    """From how many rows a rank the exchange is hidden between machines, and the largest batches."""
+    text = "\n".join(modelled())
+    rows = []
+    for method in MODELLED:
+        hidden = re.search(rf"^{method} +the ring .*, (\d+) between", text, re.MULTILINE)
+        largest = re.findall(rf"^{method} .* (\d+) rows a rank: under 5 % .* B = (\d+), on (\d+) ranks", text,
+                             re.MULTILINE)
+        batches = {int(count): f"{int(batch):,} ({ranks})" for count, batch, ranks in largest}
+        rows.append([f"`{method}`", hidden[1] if hidden else "", batches[256], batches[1024]])
+    return markdown(["", "exchange hidden between machines from", "largest B, 256 rows a rank (ranks)",
+                     "largest B, 1024 rows a rank (ranks)"], rows)
+
+
 # ---- temperature ---------------------------------------------------------------------------------
 
 
@@ -481,6 +528,8 @@ TABLES.update({
     "cifar10-fast-search": lambda: searched("cifar10-fast-search.jsonl"),
     "imagenette-test": lambda: searched("imagenette-test.jsonl"),
     "imagenette-search": lambda: searched("imagenette-search.jsonl"),
+    "ranks-model": ranks_model,
+    "ranks-limits": ranks_limits,
     "temperature-rank": temperature_rank,
     "projector-norm-demo": lambda: projector_norm("demo", [
         ("projector", "r1", "R@1"), ("projector", "map", "mAP"),

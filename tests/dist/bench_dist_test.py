@@ -8,7 +8,7 @@ from harness import PROGRAM, case, finish, report, run
 
 TIMES = {"mmd-heat": ((256, 0.0155), (16384, 2.96)), "kl-heat": ((16384, 6.9),), "mmd-band": ((16384, 0.11), (65536, 0.33)),
          "susreg": ((256, 0.05), (16384, 0.59))}
-D, SLICES, KNOTS, NODE, STEP = 256, 1024, 9, 8, 54.472e-3
+D, SLICES, KNOTS, NODE, STEP = 256, 1024, 9, 8, 44.42e-3
 LINKS = {True: (5e-6, 450e9), False: (15e-6, 50e9)}  # inside a machine, and between machines
 
 

@@ -105,7 +105,7 @@ static const zonal__option table[] = {
     {.name = "step-ms",
      .type = ZONAL__OPTION_DOUBLE,
      AT(step_ms),
-     .initial = "54.472",
+     .initial = "44.42",
      POSITIVE,
      .metavar = "MS",
      .help = "model: a step of training on one device; ResNet-50 at 224 px on an H200"},
