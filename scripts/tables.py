@@ -128,6 +128,25 @@ def plateau_slices():
     return plateau([""], [*rows, (["`mmd-induced`, exact"], 10, "mmd-induced")])
 
 
+def falling():
+    """A row for each loss and S of the run before, a column for each S."""
+    def cell(method, before, value, of, places):
+        name = method if before is None else f"{method}:first={before}"
+        found = [of(run) for run in records("selectivity-falling.jsonl")
+                 if run["method"] == name and run["selectivity"] == value]
+        return spread(found, places) if found else ""
+
+    def rank(run):
+        return run["monitor"]["effective_rank"]
+
+    rows = [[f"`{method}`", "" if before is None else str(before),
+             *(cell(method, before, value, of, places) for of, places in ((score, 1), (rank, 0))
+               for value in (5, 10, 20))]
+            for method in ("mmd-band", "mmd-heat", "kl-heat") for before in (None, 5, 10, 20)]
+    return markdown(["loss", "S before", *(f"{name}, S = {value}" for name in ("R@1", "rank")
+                                           for value in (5, 10, 20))], rows)
+
+
 LONG = {  # a row, and its runs in results/runs/disks
     "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
     "`kl-heat`, 2/d, margin 1.15 (S = 5.3)": ["kl-heat-0", "kl-heat-1"],
@@ -552,6 +571,7 @@ TABLES.update({
     "plateau-kernels": plateau_kernels,
     "plateau-batch": plateau_batch,
     "plateau-slices": plateau_slices,
+    "selectivity-falling": falling,
     "reproduction-times": reproduction_times,
 })
 
