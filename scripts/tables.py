@@ -128,7 +128,7 @@ def plateau_slices():
     return plateau([""], [*rows, (["`mmd-induced`, exact"], 10, "mmd-induced")])
 
 
-def falling():
+def falling(methods, befores, values):
     """A row for each loss and S of the run before, a column for each S."""
     def cell(method, before, value, of, places):
         name = method if before is None else f"{method}:first={before}"
@@ -141,10 +141,11 @@ def falling():
 
     rows = [[f"`{method}`", "" if before is None else str(before),
              *(cell(method, before, value, of, places) for of, places in ((score, 1), (rank, 0))
-               for value in (5, 10, 20))]
-            for method in ("mmd-band", "mmd-heat", "kl-heat") for before in (None, 5, 10, 20)]
-    return markdown(["loss", "S before", *(f"{name}, S = {value}" for name in ("R@1", "rank")
-                                           for value in (5, 10, 20))], rows)
+               for value in values)]
+            for method in methods for before in befores]
+    rows = [row for row in rows if any(row[2:])]
+    return markdown(["loss", "S before", *(f"{name}, S = {value}" for name in ("R@1", "rank") for value in values)],
+                    rows)
 
 
 LONG = {  # a row, and its runs in results/runs/disks
@@ -571,7 +572,8 @@ TABLES.update({
     "plateau-kernels": plateau_kernels,
     "plateau-batch": plateau_batch,
     "plateau-slices": plateau_slices,
-    "selectivity-falling": falling,
+    "selectivity-falling": lambda: falling(["mmd-band", "mmd-heat", "kl-heat"], [None, 5, 10, 20], [5, 10, 20]),
+    "selectivity-falling-kl": lambda: falling(["kl-heat:t=2.5/d", "kl-heat:t=3/d"], [None, 5, 10], [5, 7]),
     "reproduction-times": reproduction_times,
 })
 
