@@ -42,6 +42,10 @@ def score(run):
     return 100 * (result["r1"] if result["protocol"] == "retrieval" else result["accuracy"])
 
 
+def rank(run):
+    return run["monitor"]["effective_rank"]
+
+
 def escape(run):
     return "never" if run["escape"] is None else str(run["escape"])
 
@@ -49,7 +53,7 @@ def escape(run):
 COLUMNS = {
     "score": lambda run: f"{score(run):.1f}",
     "escape": escape,
-    "rank": lambda run: f"{run['monitor']['effective_rank']:.0f}",
+    "rank": lambda run: f"{rank(run):.0f}",
 }
 
 
@@ -87,8 +91,7 @@ def plateau(head, rows):
         found = [run for run in records("plateau.jsonl")
                  if run["method"] == method and run["selectivity"] == value]
         lines.append([*cells, ", ".join(map(escape, found)),
-                      *(spread([of(run) for run in found], places) for of, places in (
-                          (lambda run: run["monitor"]["effective_rank"], 0), (score, 1)))])
+                      *(spread([of(run) for run in found], places) for of, places in ((rank, 0), (score, 1)))])
     return markdown([*head, "rho > 0.2 at step", "rank", "R@1"], lines)
 
 
@@ -135,9 +138,6 @@ def falling(methods, befores, values):
         found = [of(run) for run in records("selectivity-falling.jsonl")
                  if run["method"] == name and run["selectivity"] == value]
         return spread(found, places) if found else ""
-
-    def rank(run):
-        return run["monitor"]["effective_rank"]
 
     rows = [[f"`{method}`", "" if before is None else str(before),
              *(cell(method, before, value, of, places) for of, places in ((score, 1), (rank, 0))
@@ -280,7 +280,7 @@ def fold_runs():
         of = sorted((run for run in runs if run["fold_norms"] == fold), key=lambda run: run["seed"])
         rows.append([name, ", ".join(f"{100 * run['eval']['r1']:.1f}" for run in of),
                      ", ".join(f"{run['step']['loss']:.3f}" for run in of),
-                     ", ".join(f"{run['monitor']['effective_rank']:.0f}" for run in of)])
+                     ", ".join(f"{rank(run):.0f}" for run in of)])
     return markdown(["", "R@1, seeds 0, 1", "loss at the end", "effective rank"], rows)
 
 
@@ -473,7 +473,7 @@ def searched(file):
             many = found.get(("knn", 200, 0.1)) or found.get(("lightly-knn", 200, 0.1), "")
             options = f"`{run['options']}`" if run["options"] else ""
             rows.append([run["run"], options, f"{run.get('wall', run['step']['seconds']):.0f}",
-                         f"{run['monitor']['effective_rank']:.0f}", view, found.get(("knn", 20, 0.07), ""),
+                         f"{rank(run):.0f}", view, found.get(("knn", 20, 0.07), ""),
                          many, next((v for (name, *_), v in found.items() if name == "linear"), "")])
     return markdown(["", "options", "s", "rank", "evaluated at", "k-NN 20", "k-NN 200", "linear"], rows)
 
