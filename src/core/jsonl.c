@@ -171,7 +171,12 @@ static zonal_status cut_open(int descriptor, const char *path, const char *key, 
     status = find_cut(path, text, length, key, value, &found);
     zonal__free(text);
     ZONAL_TRY(status);
-    if (found.bad_line > 0 && !found.reached && !(value < 0 && found.unfinished))
+    if (found.bad_line > 0 && value < 0 && !found.unfinished)
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s: line %lld is no JSON object, so it is damaged or another file; it "
+                          "is left alone: fix it or move it away",
+                          path, (long long)found.bad_line);
+    if (found.bad_line > 0 && value >= 0 && !found.reached)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s: line %lld is no JSON object, and no line before it has %s %lld, so "
                           "more than an unfinished end is damaged, or it is another file; it is "

@@ -87,10 +87,16 @@ static zonal_status find_changed_flag(const zonal__training *t, zonal__config_ch
     return status;
 }
 
-zonal_status zonal__resume_check_settings(const zonal__training *t) {
+static zonal_status refuse_changed_flag(const zonal__training *t) {
     zonal__config_change change;
+    ZONAL_TRY(find_changed_flag(t, &change));
+    return change.name[0] ? refuse_flag(t, change.name, change.before) : ZONAL_OK;
+}
+
+zonal_status zonal__resume_check_settings(const zonal__training *t) {
     int given = 0;
-    /* The same command once more: its options are compared with the run's (zonal__resume_check). */
+    /* The same command once more: all its options are compared with the run's
+     * (zonal__resume_check). */
     if (t->settings.retries > 0) return ZONAL_OK;
     for (int i = 0; t->options.table[i].name; i++) {
         const zonal__option *option = &t->options.table[i];
@@ -100,9 +106,7 @@ zonal_status zonal__resume_check_settings(const zonal__training *t) {
         if (option->rules & ZONAL__OPTION_LINE) return refuse_flag(t, option->name, "");
         given = 1;
     }
-    if (!given) return ZONAL_OK;
-    ZONAL_TRY(find_changed_flag(t, &change));
-    return change.name[0] ? refuse_flag(t, change.name, change.before) : ZONAL_OK;
+    return given ? refuse_changed_flag(t) : ZONAL_OK;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -111,7 +115,7 @@ static zonal_status check_data(zonal__resume *r) {
     const zonal__training *t = r->training;
     int allowed = t->settings.changed_data == ZONAL__CHANGED_ALLOW;
     ZONAL_TRY(zonal__training_check_data(t, r->folder->path, &r->changes));
-    if (!r->changes.recorded && is_flag(t, "data") && !allowed)
+    if (!r->changes.recorded && is_flag(t, "data") && !allowed && !r->from_start)
         return ZONAL_FAIL(ZONAL_IO,
                           "%s was made by a version that kept no record of its images, so they "
                           "cannot be compared with %s; --changed-data allow uses them as they are",
@@ -270,7 +274,11 @@ static zonal_status offer_older(zonal_status status) {
 
 zonal_status zonal__resume_check(zonal__resume *r) {
     ZONAL_TRY(zonal__run_folder_is_untouched(r->folder, &r->from_start));
-    if (r->from_start) return check_data(r);
+    if (r->from_start) {
+        /* There is no checkpoint whose options could be compared. */
+        if (r->training->settings.retries > 0) ZONAL_TRY(refuse_changed_flag(r->training));
+        return check_data(r);
+    }
     ZONAL_TRY(zonal__run_folder_latest(r->folder, r->checkpoint));
     ZONAL_TRY(offer_older(zonal__checkpoint_configuration(r->checkpoint, &r->before)));
     ZONAL_TRY(check_configuration(r));

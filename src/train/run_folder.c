@@ -264,8 +264,8 @@ zonal_status zonal__run_folder_is_untouched(const zonal__run_folder *folder, int
     int64_t count, least, most, step = -1;
     ZONAL_TRY(zonal__run_folder_file(folder, "metrics.jsonl", path));
     ZONAL_TRY(survey(folder, &count, &least, &most));
-    /* The line of the first checkpoint, of step 0, is there before its file is; and while that is
-     * written, steps go on. */
+    /* The line of the first checkpoint, of step 0, is there before its file is. A run whose file
+     * of step 0 was removed later has lines of steps too, and nothing else to begin from. */
     if (count == 0) ZONAL_TRY(zonal__run_folder_last_checkpoint(path, &step));
     *untouched = count == 0 && step <= 0;
     return ZONAL_OK;
@@ -403,9 +403,10 @@ static char *find_line(char *text, const char *key) {
 
 static zonal_status write_edited(const char *path, char *text, const char *key, const char *value,
                                  const char *comment) {
-    char *line = find_line(text, key), *rest = text + strlen(text);
+    /* A new one comes first: at the end it could belong to a section. */
+    char *line = find_line(text, key), *rest = text;
     zonal__file *file;
-    size_t before = strlen(text);
+    size_t before = 0;
     if (line) {
         before = (size_t)(line - text);
         rest = line + strcspn(line, "\n");
@@ -413,7 +414,6 @@ static zonal_status write_edited(const char *path, char *text, const char *key, 
     }
     ZONAL_TRY(zonal__file_create_plain(path, &file));
     zonal__file_write(file, text, before);
-    if (before > 0 && text[before - 1] != '\n') zonal__file_print(file, "\n");
     zonal__file_print(file, "%s = %s  # %s\n%s", key, value, comment, rest);
     return zonal__file_commit(file);
 }

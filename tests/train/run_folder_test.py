@@ -6,6 +6,7 @@ import glob
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import zlib
@@ -343,6 +344,17 @@ def test_images():
         os.rename("list", "list of classes")
         trained("--resume", "listed", "--class-list", "list of classes", "--quiet")
         assert f'class-list = "{os.getcwd()}/list of classes"' in read("listed/config.toml").decode()
+        trained("--resume", "listed", "--quiet")
+        shutil.rmtree("listed")
+
+    @case("what is new in a configuration is not put into a section at its end")
+    def _():
+        write("list of classes", "ant\nbee\n")
+        trained("moved", *TINY, "--steps", 2, "--out", "listed", "--quiet")
+        config = read("listed/config.toml").decode()
+        every = re.search(r"(?m)^checkpoint-every = .*\n", config)[0]
+        write("listed/config.toml", config.replace(every, "") + "[checkpoint]\n" + every.partition("-")[2])
+        trained("--resume", "listed", "--class-list", "list of classes", "--quiet")
         trained("--resume", "listed", "--quiet")
         shutil.rmtree("listed")
         os.remove("list of classes")

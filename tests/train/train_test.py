@@ -521,7 +521,17 @@ def test_refusals():
             os.makedirs("begun/checkpoints")
             for name in left:
                 shutil.copy("run/" + name, "begun")
+            shutil.copytree("begun", "other")
             trained("--resume", "begun", "--quiet")
+            assert read(newest.replace("run", "begun", 1)) == whole
+            assert read("begun/data.txt") == read("run/data.txt")
+            shutil.rmtree("begun")
+            os.rename("other", "begun")
+            again = [*TEXTURES, "--steps", 4, "--checkpoint-every", 2, "--out", "begun", "--retries", 3, "--quiet"]
+            changed = train(*again, "--lr", 0.5)
+            assert changed.returncode == 2 and "--lr cannot be changed" in changed.stderr, changed.stderr
+            assert not glob.glob("begun/checkpoints/*")
+            trained(*again)
             assert read(newest.replace("run", "begun", 1)) == whole
             assert read("begun/data.txt") == read("run/data.txt")
             shutil.rmtree("begun")
@@ -531,7 +541,7 @@ def test_refusals():
         lines = read("run/metrics.jsonl").splitlines(keepends=True)
         steps = next(i for i, line in enumerate(lines) if b'"kind": "step"' in line) + 1
         for left in (lines[0], lines[0][:20], b"\0" * 20, b"".join(lines[:steps]),
-                     b"".join(lines[:steps]) + lines[steps][:20]):  # steps go on while it is written
+                     b"".join(lines[:steps]) + lines[steps][:20]):  # its file was removed later
             os.makedirs("begun/checkpoints")
             for name in ("config.toml", "data.txt"):
                 shutil.copy("run/" + name, "begun")
