@@ -166,7 +166,12 @@ def test_textures():
             "--out", "file")
     os.remove("file")
     refused("an unknown figure", 2, "figure-textures", "reproduce", "figure-texture")
-    refused("samples of no data set", 2, "--data", "reproduce", "figure-samples")
+
+    @case("samples of no data set: refused before a folder is made")
+    def _():
+        done = run("reproduce", "figure-samples", "--out", "new")
+        assert done.returncode == 2 and "--data" in done.stderr and not os.path.exists("new"), done.stderr
+
     refused("samples of an unknown data set", 2, "imagenette", "reproduce", "figure-samples", "--data",
             "imagenet=w")
     refused("samples of images that are not there", 1, "nowhere", "reproduce", "figure-samples", "--data",

@@ -24,7 +24,7 @@ def test_refused():
             "--families", "disk")
     refused("no data", 2, "imagenet100=PATH", "reproduce", "table-pretrain")
     refused("a seed for a table", 2, "--seeds", "reproduce", "table-textures", "--seed", 1)
-    refused("methods for a figure", 2, "leave it out of figure-kernels", "reproduce",
+    refused("methods for a figure", 2, "has no use in figure-kernels; leave it out", "reproduce",
             "figure-kernels", "--methods", "susreg")
     refused("nowhere to work", 1, "make the folder that it lies in first", "reproduce",
             "table-textures", "--out", "a/b")

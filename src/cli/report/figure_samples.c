@@ -59,7 +59,9 @@ static zonal_status draw_numbers(const zonal__source *source, uint64_t seed,
                                  int64_t number[COLUMNS]) {
     int64_t *order;
     if (source->count < COLUMNS)
-        return ZONAL_FAIL(ZONAL_SHAPE, "%s has only %" PRId64 " training image%s; a row has %d",
+        return ZONAL_FAIL(ZONAL_SHAPE,
+                          "%s has only %" PRId64
+                          " training image%s, and a row has %d; give a larger set",
                           source->path, source->count, source->count == 1 ? "" : "s", COLUMNS);
     ZONAL_TRY(ZONAL_NEW(&order, source->count, "the order of the images"));
     zonal__order_shuffle(seed, 0, source->count, order);
@@ -114,7 +116,7 @@ zonal_status zonal__figure_samples(const char *folder, const char *data, uint64_
     char path[4096];
     zonal_status status;
     if (snprintf(path, sizeof path, "%s/samples.png", folder) >= (int)sizeof path)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the name of the folder is too long");
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--out is too long a name; choose a shorter one");
     ZONAL_TRY(ZONAL_NEW(&matrix, 1, "the data sets"));
     status = zonal__matrix_init(matrix, &request);
     if (status == ZONAL_OK) status = draw(matrix, path, seed);

@@ -20,7 +20,7 @@ static const uint8_t colours[VIEWS][3] = {
 static zonal_status write_in(const char *folder, const char *name, const zonal__image *image) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return ZONAL_FAIL(ZONAL_ARGUMENT, "the name of the folder is too long");
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "--out is too long a name; choose a shorter one");
     return zonal__image_write_png(path, image);
 }
 

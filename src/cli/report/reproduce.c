@@ -120,7 +120,7 @@ static int draw(const settings *s, const drawing *d) {
         line[count] = words[count];
     }
     if (snprintf(path, sizeof path, "%s/%s", s->out, d->file) >= (int)sizeof path)
-        return zonal__cli_misused("--out is too long a name");
+        return zonal__cli_misused("--out is too long a name; choose a shorter one");
     snprintf(seed, sizeof seed, "--seed=%lld", (long long)s->seed);
     line[count++] = path;
     if (d->takes_seed) line[count++] = seed;
@@ -160,9 +160,6 @@ static int figure_textures(const settings *s) {
 }
 
 static int figure_samples(const settings *s) {
-    if (!s->table.data)
-        return zonal__cli_misused(
-            "where are the images? Give figure-samples --data imagenet100=DIR,galaxy10=FILE");
     if (zonal__figure_samples(s->out, s->table.data, (uint64_t)s->seed) != ZONAL_OK)
         return zonal__cli_failed();
     if (!s->table.quiet) printf("%s/samples.png\n", zonal__cli_plain(s->out).text);
@@ -203,8 +200,11 @@ static int draw_figure(const settings *s, const zonal__options *options, int i) 
     for (int k = 2; table[k + 1].name; k++)
         if (was_given(options, table[k].name) &&
             !(figures[i].takes_data && strcmp(table[k].name, "data") == 0))
-            return zonal__cli_misused("--%s is for what needs training; leave it out of %s",
-                                      table[k].name, figures[i].name);
+            return zonal__cli_misused("--%s has no use in %s; leave it out", table[k].name,
+                                      figures[i].name);
+    if (figures[i].takes_data && !s->table.data)
+        return zonal__cli_misused(
+            "where are the images? Give %s --data imagenet100=DIR,galaxy10=FILE", figures[i].name);
     if (zonal__cli_make_folder(s->out) != ZONAL_OK) return zonal__cli_failed();
     return figures[i].draw(s);
 }
