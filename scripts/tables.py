@@ -370,14 +370,12 @@ def python_step():
 # ---- many ranks, predicted ------------------------------------------------------------------------
 
 
-MODELLED = {"mmd-heat": "pairs", "kl-heat": "pairs", "mmd-band": "moments", "susreg": "slices"}
+MODELLED = ["mmd-heat", "kl-heat", "mmd-band", "susreg"]
 
 
 def modelled(*arguments):
     """What zonal bench dist --model makes of one H200's times of losses and of a ResNet-50 step."""
-    times = sorted((line["method"], line["n"], line["ms"]) for line in records("losses-h200.jsonl")
-                   if line.get("precision") == "fp32"
-                   and line.get("implementation") == MODELLED.get(line["method"]))
+    times = sorted((line["method"], line["n"], line["ms"]) for line in records("losses-h200-ranks.jsonl"))
     step = next(line["ms"] for line in records("training-h200.jsonl") if line["row"] == "resnet50@224")
     return made_by_program([
         "bench", "dist", "--model", *arguments, "--method", ",".join(MODELLED), "--dim", "256",

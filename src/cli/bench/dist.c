@@ -350,8 +350,10 @@ zonal_status zonal__dist_cost(const bench *b, const zonal_loss_options *loss, in
                                       : ZONAL__PATH_PAIRS,
                           .rounds = kl ? 2 : 1,
                           .slices = loss->sliced.slices,
-                          .knots = (loss->sliced.knots + 1) / 2, /* mirrored ones are one */
+                          .knots = loss->sliced.knots,
                           .foreign = 1};
+    if (loss->sliced.low == -loss->sliced.high)
+        cost->knots = (cost->knots + 1) / 2; /* mirrored ones are one */
     /* The host looks at an own pair once for both of its rows, and at one of two ranks once for
      * each: 4 products instead of 3, of KL 6 instead of 4. */
     if (zonal__device_is_host(b->device)) cost->foreign = kl ? 1.5 : 4. / 3;
@@ -481,7 +483,9 @@ static zonal_status measure_loss(const bench *b, const char *method, int64_t bat
     ZONAL_TRY(zonal__dist_time(b, &loss, first, r.rows, &r.alone, NULL));
     loss.communicator = b->c;
     ZONAL_TRY(zonal__dist_time(b, &loss, first, r.rows, &r.seconds, &r.exchanged));
-    zonal__cost_fit(&cost, b->settings->dim, 1, &r.rows, &r.alone);
+    cost.points = 1;
+    cost.point[0].rows = r.rows;
+    cost.point[0].seconds = r.alone;
     r.predicted =
         zonal__predict(&cost, ranks, r.rows, b->settings->dim, link, b->c && b->c->on_device)
             .seconds;

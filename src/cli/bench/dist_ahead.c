@@ -13,29 +13,30 @@
 
 typedef zonal__dist_bench bench;
 
-enum { MOST_TIMES = 16, FIRST_RANKS = 8, MOST_RANKS = 4096 };
+enum { FIRST_RANKS = 8, MOST_RANKS = 4096 };
 
 /* ---- the times of one device ----------------------------------------------------------------- */
 
-/* NAME:B:MS of this method in --times; returns how many there are. */
-static zonal_status read_times(const char *text, const char *method, int64_t *rows, double *seconds,
-                               int *count) {
-    *count = 0;
+/* NAME:B:MS of this method in --times; without any the cost has no points. */
+static zonal_status read_times(const char *text, const char *method, zonal__cost *cost) {
     while (text && *text) {
         char name[32], number[32], ms[32];
-        int length = 0;
+        int length = 0, i = cost->points;
         if (sscanf(text, "%31[^:,]:%31[^:,]:%31[^:,]%n", name, number, ms, &length) != 3)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "--times: expected NAME:B:MS, got \"%s\"", text);
         if (strcmp(name, method) == 0) {
-            if (*count == MOST_TIMES)
+            int64_t rows;
+            double time;
+            if (i == ZONAL__COST_POINTS)
                 return ZONAL_FAIL(ZONAL_ARGUMENT, "--times takes at most %d of a method",
-                                  MOST_TIMES);
-            ZONAL_TRY(zonal__text_int64(number, "--times", &rows[*count]));
-            ZONAL_TRY(zonal__text_double(ms, "--times", &seconds[*count]));
-            if (rows[*count] < 2 || seconds[*count] <= 0 ||
-                (*count > 0 && rows[*count] <= rows[*count - 1]))
+                                  ZONAL__COST_POINTS);
+            ZONAL_TRY(zonal__text_int64(number, "--times", &rows));
+            ZONAL_TRY(zonal__text_double(ms, "--times", &time));
+            if (rows < 2 || !(time > 0) || (i > 0 && rows <= cost->point[i - 1].rows))
                 return ZONAL_FAIL(ZONAL_ARGUMENT, "--times: B must grow and MS be positive");
-            seconds[(*count)++] *= 1e-3;
+            cost->point[i].rows = rows;
+            cost->point[i].seconds = 1e-3 * time;
+            cost->points++;
         }
         text += length;
         if (*text == ',') text++;
@@ -43,24 +44,26 @@ static zonal_status read_times(const char *text, const char *method, int64_t *ro
     return ZONAL_OK;
 }
 
+static zonal_status measure_times(const bench *b, const zonal_loss_options *loss,
+                                  zonal__cost *cost) {
+    static const int64_t sizes[] = {512, 4096};
+    for (int i = 0; i < 2; i++) {
+        cost->point[i].rows = sizes[i];
+        ZONAL_TRY(zonal__dist_time(b, loss, 0, sizes[i], &cost->point[i].seconds, NULL));
+        cost->points++;
+    }
+    return ZONAL_OK;
+}
+
 /* By the path that large batches take: moments where they pay. */
 static zonal_status find_cost(const bench *b, const char *method, zonal__cost *cost) {
-    static const int64_t sizes[] = {512, 4096};
-    int64_t rows[MOST_TIMES];
-    double seconds[MOST_TIMES];
     zonal_loss_options loss;
-    int count;
     ZONAL_TRY(zonal__dist_loss(b, method, &loss));
     ZONAL_TRY(zonal__dist_cost(b, &loss, 1 << 20, cost));
-    ZONAL_TRY(read_times(b->settings->times, method, rows, seconds, &count));
-    if (b->settings->times && count > 0)
-        cost->foreign = 1; /* of another machine, and of a GPU, which has no cheaper own block */
+    ZONAL_TRY(read_times(b->settings->times, method, cost));
     if (cost->path == ZONAL__PATH_MOMENTS) loss.implementation = ZONAL_IMPLEMENTATION_MOMENTS;
-    for (int i = 0; count == 0 && i < 2; i++) {
-        rows[i] = sizes[i];
-        ZONAL_TRY(zonal__dist_time(b, &loss, 0, rows[i], &seconds[i], NULL));
-    }
-    zonal__cost_fit(cost, b->settings->dim, count > 0 ? count : 2, rows, seconds);
+    if (cost->points == 0) return measure_times(b, &loss, cost);
+    cost->foreign = 1; /* of another machine, and of a GPU, which has no cheaper own block */
     return ZONAL_OK;
 }
 
@@ -109,11 +112,12 @@ static void print_line(const bench *b, const char *method, int ranks, int64_t ro
 
 /* ---- what follows ---------------------------------------------------------------------------- */
 
-/* The least rows of a rank at which the ring is hidden; 0: none up to 2^20. */
+/* The rows of a rank from which on the ring is hidden; 0: not even at 2^20. */
 static int64_t hidden_from(const bench *b, const zonal__cost *cost, int ranks) {
-    for (int64_t rows = 16; rows <= 1 << 20; rows += rows / 16)
-        if (predict(b, cost, ranks, rows).hidden) return rows;
-    return 0;
+    int64_t from = 16, rows;
+    for (rows = from; rows <= 1 << 20; rows += rows / 16)
+        if (!predict(b, cost, ranks, rows).hidden) from = rows + rows / 16;
+    return from < rows ? from : 0;
 }
 
 /* The largest batch, over all numbers of ranks up to 4096, whose loss takes less than 5 % of a
@@ -151,16 +155,19 @@ static void print_consequences(const bench *b, const char *method, const zonal__
 }
 
 static void print_assumptions(const bench *b, const zonal__cost *cost) {
-    static const char *const work[] = {"b^2 d", "b d^2", "b d slices"};
     const zonal__dist_settings *s = b->settings;
     printf(
         "links: %g GB/s and %g us inside machines of %lld ranks, %g GB/s and %g us between them\n"
         "step: %g ms for %lld images on each rank, in proportion to its rows; %lld views\n",
         s->node_gb, s->node_us, (long long)s->node, s->net_gb, s->net_us, s->step_ms,
         (long long)s->step_rows, (long long)s->views);
-    for (int m = 0; m < b->methods; m++)
-        printf("%-12s %.4g ms + %.4g ns for a million of %s\n", b->method[m], 1e3 * cost[m].fixed,
-               1e15 * cost[m].rate, work[cost[m].path]);
+    for (int m = 0; m < b->methods; m++) {
+        printf("%-12s one device:", b->method[m]);
+        for (int i = 0; i < cost[m].points; i++)
+            printf("%s %.4g ms for %lld rows", i > 0 ? "," : "", 1e3 * cost[m].point[i].seconds,
+                   (long long)cost[m].point[i].rows);
+        putchar('\n');
+    }
     printf("\n%-12s %6s %8s %10s %11s %11s %11s %9s\n", "loss", "ranks", "rows", "B", "ms",
            "compute ms", "exchange ms", "of a step");
 }

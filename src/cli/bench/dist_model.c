@@ -2,31 +2,16 @@
 
 #include <math.h>
 
-double zonal__cost_work(const zonal__cost *cost, int64_t rows, int64_t dim) {
-    double b = (double)rows, d = (double)dim;
-    switch (cost->path) {
-    case ZONAL__PATH_PAIRS:
-        return b * b * d;
-    case ZONAL__PATH_MOMENTS:
-        return b * d * d;
-    case ZONAL__PATH_SLICES:
-        return b * d * (double)cost->slices;
-    }
-    return NAN;
-}
-
-void zonal__cost_fit(zonal__cost *cost, int64_t dim, int count, const int64_t *rows,
-                     const double *seconds) {
-    double last = zonal__cost_work(cost, rows[count - 1], dim);
-    double first = zonal__cost_work(cost, rows[0], dim);
-    cost->fixed = 0;
-    cost->rate = seconds[count - 1] / last;
-    if (last <= first) return;
-    double rate = (seconds[count - 1] - seconds[0]) / (last - first);
-    double fixed = seconds[0] - rate * first;
-    if (rate <= 0 || fixed < 0) return;
-    cost->fixed = fixed;
-    cost->rate = rate;
+double zonal__cost_seconds(const zonal__cost *cost, int64_t rows) {
+    int last = cost->points - 1, above = 1;
+    double b = (double)rows, growth = cost->path == ZONAL__PATH_PAIRS ? 2 : 1;
+    if (rows >= cost->point[last].rows || last == 0)
+        return cost->point[last].seconds * pow(b / (double)cost->point[last].rows, growth);
+    if (rows <= cost->point[0].rows) return cost->point[0].seconds;
+    while (cost->point[above].rows < rows) above++;
+    double b0 = (double)cost->point[above - 1].rows, t0 = cost->point[above - 1].seconds;
+    double b1 = (double)cost->point[above].rows, t1 = cost->point[above].seconds;
+    return t0 * pow(t1 / t0, log(b / b0) / log(b1 / b0));
 }
 
 double zonal__link_seconds(const zonal__link *link, double bytes) {
@@ -47,7 +32,7 @@ static double sum_seconds(double bytes, int ranks, const zonal__link *link) {
 
 static zonal__prediction predict_ring(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
                                       const zonal__link *link, int overlapped) {
-    double own = cost->fixed + cost->rate * zonal__cost_work(cost, rows, dim);
+    double own = zonal__cost_seconds(cost, rows);
     double block = own * cost->foreign; /* KL's two rounds are both in it */
     double bytes = (double)rows * (16 + 4 * (double)dim);
     double shift = cost->rounds * zonal__link_seconds(link, bytes);
@@ -71,8 +56,7 @@ zonal__prediction zonal__predict(const zonal__cost *cost, int ranks, int64_t row
         double numbers = cost->path == ZONAL__PATH_MOMENTS
                              ? d * d
                              : 2 * (double)cost->knots * (double)cost->slices;
-        p = (zonal__prediction){.compute =
-                                    cost->fixed + cost->rate * zonal__cost_work(cost, rows, dim),
+        p = (zonal__prediction){.compute = zonal__cost_seconds(cost, rows),
                                 .exchange = sum_seconds(8 * numbers, ranks, link)};
         p.seconds = p.compute + p.exchange;
     }

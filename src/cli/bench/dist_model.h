@@ -12,8 +12,11 @@
  *   moments  one sum of d^2 doubles, slices one of 2 knots slices doubles: 2 (N - 1)/N of the bytes
  *            and 2 log2 N latencies, as of the best algorithms; and one of d doubles for each.
  *
- * Compute is fixed + rate * work, of one device, from measured times; work is b^2 d for pairs, b
- * d^2 for moments, b d slices for slices.
+ *   All of them also have two sums of d + 2 doubles (who has failed, and the mean).
+ *
+ * Compute is that of one device for b rows, from measured times: between two of them a power of b
+ * that passes through both, above the last in proportion to b^2 for pairs and to b for the others,
+ * below the first no less than that, since launches do not get shorter.
  */
 #ifndef ZONAL_CLI_BENCH_DIST_MODEL_H
 #define ZONAL_CLI_BENCH_DIST_MODEL_H
@@ -26,7 +29,7 @@ typedef enum zonal__path {
     ZONAL__PATH_SLICES
 } zonal__path;
 
-enum { ZONAL__LINK_POINTS = 7 };
+enum { ZONAL__LINK_POINTS = 7, ZONAL__COST_POINTS = 16 };
 
 typedef struct zonal__link {
     double latency;   /* seconds */
@@ -39,11 +42,15 @@ typedef struct zonal__link {
 
 typedef struct zonal__cost {
     zonal__path path;
-    int rounds;         /* of the ring: 1, or 2 for KL */
-    int64_t slices;     /* of a sliced loss */
-    int64_t knots;      /* with a sum each: those that are not mirrored */
-    double fixed, rate; /* seconds, and seconds for a unit of work */
-    double foreign;     /* how much longer a block of another rank's rows takes than the own one */
+    int rounds;     /* of the ring: 1, or 2 for KL */
+    int64_t slices; /* of a sliced loss */
+    int64_t knots;  /* with a sum each: those that are not mirrored */
+    double foreign; /* how much longer a block of another rank's rows takes than the own one */
+    int points;     /* measured, at least 1, ascending in rows */
+    struct {
+        int64_t rows;
+        double seconds;
+    } point[ZONAL__COST_POINTS];
 } zonal__cost;
 
 typedef struct zonal__prediction {
@@ -53,12 +60,8 @@ typedef struct zonal__prediction {
 
 double zonal__link_seconds(const zonal__link *link, double bytes);
 
-double zonal__cost_work(const zonal__cost *cost, int64_t rows, int64_t dim);
-
-/* Sets fixed and rate by "count" measured times of one rank, ascending in rows: the first and the
- * last decide. One alone, or times that would begin below zero, leave fixed = 0. */
-void zonal__cost_fit(zonal__cost *cost, int64_t dim, int count, const int64_t *rows,
-                     const double *seconds);
+/* One device with so many rows. A single point is taken in proportion below it too. */
+double zonal__cost_seconds(const zonal__cost *cost, int64_t rows);
 
 zonal__prediction zonal__predict(const zonal__cost *cost, int ranks, int64_t rows, int64_t dim,
                                  const zonal__link *link, int overlapped);
