@@ -93,8 +93,9 @@ static zonal_status refuse_changed_flag(const zonal__training *t) {
     return change.name[0] ? refuse_flag(t, change.name, change.before) : ZONAL_OK;
 }
 
-zonal_status zonal__resume_check_settings(const zonal__training *t) {
+zonal_status zonal__resume_check_settings(zonal__training *t) {
     int given = 0;
+    zonal__training_settle_paths(t); /* as in config.toml */
     /* The same command once more: all its options are compared with the run's
      * (zonal__resume_check). */
     if (t->settings.retries > 0) return ZONAL_OK;
@@ -128,6 +129,7 @@ static zonal_status check_data(zonal__resume *r) {
 
 static zonal_status refuse_change(const zonal__resume *r, const zonal__config_change *change) {
     const char *run = r->folder->path;
+    int flag = is_flag(r->training, change->name); /* of the same command once more */
     char remedy[256];
     if (is_length(change->name))
         snprintf(remedy, sizeof remedy,
@@ -137,10 +139,10 @@ static zonal_status refuse_change(const zonal__resume *r, const zonal__config_ch
     else
         snprintf(remedy, sizeof remedy,
                  "put it back, or begin a new run with --config %.120s/config.toml", run);
-    return ZONAL_FAIL(ZONAL_ARGUMENT,
-                      "%.200s/config.toml was changed after the run began: %s was %.120s and is "
-                      "%.120s now; %s",
-                      run, change->name, change->before[0] ? change->before : "not given",
+    return ZONAL_FAIL(ZONAL_ARGUMENT, "%s%.200s%s: %s was %.120s and is %.120s now; %s",
+                      flag ? "the options are not those of " : "", run,
+                      flag ? "" : "/config.toml was changed after the run began", change->name,
+                      change->before[0] ? change->before : "not given",
                       change->now[0] ? change->now : "not given", remedy);
 }
 

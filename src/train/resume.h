@@ -42,8 +42,8 @@ typedef struct zonal__resume {
 /* The configuration of a run: RUN/config.toml. ZONAL_IO where there is none to be read. */
 zonal_status zonal__resume_find_config(const char *run, char path[ZONAL__TRAINING_PATH]);
 
-/* ZONAL_ARGUMENT for settings that a run which goes on cannot be given. */
-zonal_status zonal__resume_check_settings(const zonal__training *training);
+/* ZONAL_ARGUMENT for settings that a run which goes on cannot be given. Paths are settled. */
+zonal_status zonal__resume_check_settings(zonal__training *training);
 
 /* Compares configuration and images with what was recorded. Nothing is changed. */
 zonal_status zonal__resume_check(zonal__resume *resume);

@@ -110,14 +110,20 @@ void zonal__settle_word(zonal__training *t, const char *name, int choice, int *s
     *setting = choice;
 }
 
-/* A path becomes absolute, in "room", so that a run can be resumed from another folder; one that is
- * not given, or leads nowhere, stays. */
+/* A path becomes absolute, in "room"; one that is not given, or leads nowhere, stays. */
 static void settle_path(zonal__training *t, const char *name, char room[ZONAL__TRAINING_PATH],
                         const char **setting) {
     _Static_assert(PATH_MAX <= ZONAL__TRAINING_PATH, "realpath needs as much");
-    if (!*setting || !realpath(*setting, room)) return;
+    if (!*setting || *setting == room || !realpath(*setting, room)) return;
     *setting = room;
     settle_text(t, name, room);
+}
+
+void zonal__training_settle_paths(zonal__training *t) {
+    zonal__train_settings *s = &t->settings;
+    settle_path(t, "data", t->data, &s->data);
+    settle_path(t, "class-list", t->class_list, &s->source.class_list);
+    settle_path(t, "init", t->init, &s->init);
 }
 
 int zonal__training_gains_by_bf16(const zonal__training *t) {
@@ -384,9 +390,7 @@ zonal_status zonal__training_objective(zonal__training *t) {
 
 zonal_status zonal__training_open_views(zonal__training *t) {
     zonal__train_settings *s = &t->settings;
-    settle_path(t, "data", t->data, &s->data);
-    settle_path(t, "class-list", t->class_list, &s->source.class_list);
-    settle_path(t, "init", t->init, &s->init);
+    zonal__training_settle_paths(t);
     ZONAL_TRY(zonal__training_source(t, (zonal__split)s->split, 0, &t->source));
     ZONAL_TRY(settle_views(t));
     settle_batch(t);

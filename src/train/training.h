@@ -76,6 +76,10 @@ zonal_status zonal__training_network(const zonal__training *training, zonal__net
  * trainer.objective, weight and the projector's widths in trainer.network. */
 zonal_status zonal__training_objective(zonal__training *training);
 
+/* The paths become absolute, so that a run can be resumed from another folder
+ * and its options be compared with those of its configuration. Once more changes nothing. */
+void zonal__training_settle_paths(zonal__training *training);
+
 /* Opens the images, settles what is left open and fills "trainer". A training that was parsed
  * from a command line is zeroed but for settings, options and config. ZONAL_ARGUMENT for what
  * cannot be combined. */

@@ -179,7 +179,8 @@ def _():
     job.wait(20)
     assert job.status != 0, job.text()
     other = launcher.run("none", 1, [*again, "--lr", "1e-5"])
-    assert other.status == 2 and "lr was 1e-06 and is 1e-05 now" in other.text(), other.text()
+    assert other.status == 2 and "the options are not those of again: lr was 1e-06 and is 1e-05 now" in other.text(), \
+        other.text()
     reached = lines("again", "step")[-1]["step"]
     job = launcher.Job("tcp", 3, [*again, *RATE])
     wait_for_steps("again", reached + 1, job)  # one of its own, so that it has begun to hear Ctrl-C

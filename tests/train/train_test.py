@@ -577,6 +577,14 @@ def test_refusals():
         os.truncate("given/metrics.jsonl", 0)
         trained("--resume", "given", "--quiet")
         assert read(end) == with_init
+        again = [*TEXTURES, "--init", newest, "--steps", 2, "--out", "given", "--retries", 3, "--quiet"]
+        os.remove(end)  # the path of the weights is relative here and absolute in config.toml
+        trained(*again)
+        for path in glob.glob("given/checkpoints/*"):
+            os.remove(path)
+        os.truncate("given/metrics.jsonl", 0)
+        trained(*again)
+        assert read(end) == with_init
         shutil.rmtree("given")
 
     os.mkdir("empty")

@@ -198,7 +198,7 @@ static const char *find_retried(int argc, char **argv) {
 }
 
 /* A resumed run has its configuration and its images. */
-static int check_resumed(const zonal__training *t) {
+static int check_resumed(zonal__training *t) {
     if (t->options.argument_count > 0)
         return zonal__cli_misused("%s has its images already, leave out %s; if they have been "
                                   "moved there, give --data %s",
