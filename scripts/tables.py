@@ -403,7 +403,7 @@ def ranks_limits():
     text = "\n".join(modelled())
     rows = []
     for method in MODELLED:
-        hidden = re.search(rf"^{method} +the ring .*, (\d+) between", text, re.MULTILINE)
+        hidden = re.search(rf"^{method} +the ring .*, from (\d+) rows a rank between", text, re.MULTILINE)
         largest = re.findall(rf"^{method} .* (\d+) rows a rank: under 5 % .* B = (\d+), on (\d+) ranks", text,
                              re.MULTILINE)
         batches = {int(count): f"{int(batch):,} ({ranks})" for count, batch, ranks in largest}

@@ -684,7 +684,8 @@ static void test_cut(void) {
     static const char *const foreign[] = {"dear diary\n", "dear diary", LINE(0) "rubbish\n{"};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         write_text(path, foreign[i], strlen(foreign[i]));
-        CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", -1), ZONAL_FORMAT, "left alone");
+        CHECK_FAILS(zonal__jsonl_truncate_after(path, "step", -1), ZONAL_FORMAT,
+                    "is no JSON object, so it is damaged or another file; it is left alone");
         check_file(path, foreign[i]);
     }
     write_text(path, "{\"step\": 2}\n\0\0\0", 15); /* zeros after a loss of power */

@@ -2,12 +2,14 @@
 written once more here."""
 import json
 import math
+import re
 
 import launcher
 from harness import PROGRAM, case, finish, report, run
 
-TIMES = {"mmd-heat": ((256, 0.0155), (2048, 0.1), (16384, 2.96)), "kl-heat": ((16384, 6.9),), "mmd-band": ((16384, 0.11), (65536, 0.33)),
-         "susreg": ((256, 0.05), (16384, 0.59)), "sigreg": ((256, 0.05), (16384, 0.59))}
+TIMES = {"mmd-heat": ((256, 0.0155), (2048, 0.1), (16384, 2.96)), "kl-heat": ((16384, 6.9),),
+         "mmd-band": ((16384, 0.11), (65536, 0.33)), "susreg": ((256, 0.05), (16384, 0.59)),
+         "sigreg": ((256, 0.05), (16384, 0.59))}
 D, SLICES, NODE, STEP = 256, 1024, 8, 44.42e-3
 NUMBERS = {"mmd-band": D * D, "susreg": 2 * 9 * SLICES, "sigreg": 2 * 17 * SLICES}  # SUSReg's 17 knots mirror each other
 LINKS = {True: (5e-6, 450e9), False: (15e-6, 50e9)}  # inside a machine, and between machines
@@ -45,7 +47,8 @@ def expected(method, ranks, b):
 @case("the model is its formulas")
 def _():
     times = ",".join(f"{m}:{b}:{t}" for m in TIMES for b, t in TIMES[m])
-    done = run("bench", "dist", "--model", "--method", ",".join(TIMES), "--times", times, "--json", "--rows", "64,256,1024,32768")
+    done = run("bench", "dist", "--model", "--method", ",".join(TIMES), "--times", times, "--json",
+               "--rows", "64,256,1024,32768")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == 5 * 4 * 4 and not done.stderr, done.stderr
     for line in lines:
@@ -59,8 +62,23 @@ def _():
 def _():
     done = run("bench", "dist", "--model", "--method", "mmd-heat,mmd-band", "--rows", "256", "--times",
                "mmd-heat:256:0.0155,mmd-heat:16384:2.96,mmd-band:16384:0.11")
-    for text in ("one device: 0.0155 ms for 256 rows, 2.96 ms for 16384 rows", "links: 450 GB/s", "the ring is hidden from", "under 5 % of a step up to B = "):
+    for text in ("one device: 0.0155 ms for 256 rows, 2.96 ms for 16384 rows", "links: 450 GB/s",
+                 "under 5 % of a step up to B = "):
         assert text in done.stdout, done.stdout
+
+
+@case("the ring is hidden from the rows on at which it always is: for fewer, a launch can hide it by chance")
+def _():
+    def hidden(b):
+        return LINKS[False][0] + b * (16 + 4 * D) / LINKS[False][1] <= compute("mmd-heat", b)
+
+    times = ",".join(f"mmd-heat:{b}:{t}" for b, t in TIMES["mmd-heat"])
+    done = run("bench", "dist", "--model", "--method", "mmd-heat", "--times", times)
+    inside, between = map(int, re.search(r"hidden from (\d+) rows .* machine, from (\d+) rows a rank between", done.stdout).groups())
+    exact = max(b for b in range(16, 4096) if not hidden(b)) + 1
+    assert inside == 16 and hidden(16) and exact <= between <= 1.0625 * exact + 1, (between, exact)
+    done = run("bench", "dist", "--model", "--method", "mmd-heat", "--times", times, "--net-gb", "1e-6")
+    assert "not up to 1048576 rows a rank between" in done.stdout, done.stdout
 
 
 def check_measured(kind, ranks):
@@ -90,6 +108,9 @@ def check_refused(text, *arguments):
 
 check_refused("--times: expected NAME:B:MS", "--model", "--times", "mmd-heat:3")
 check_refused("B must grow", "--model", "--method", "mmd-heat", "--times", "mmd-heat:30:1,mmd-heat:20:1")
+check_refused("MS be positive", "--model", "--method", "mmd-heat", "--times", "mmd-heat:30:0")
+check_refused("at most 16 of a method", "--model", "--method", "mmd-heat", "--times",
+              ",".join(f"mmd-heat:{b}:{b}" for b in range(2, 19)))
 check_refused("mmd-haet", "--method", "mmd-haet")
 check_refused("--batch", "--batch", "1")
 finish()

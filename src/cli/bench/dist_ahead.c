@@ -13,7 +13,7 @@
 
 typedef zonal__dist_bench bench;
 
-enum { FIRST_RANKS = 8, MOST_RANKS = 4096 };
+enum { FIRST_RANKS = 8, MOST_RANKS = 4096, MOST_ROWS = 1 << 20 };
 
 /* ---- the times of one device ----------------------------------------------------------------- */
 
@@ -112,10 +112,10 @@ static void print_line(const bench *b, const char *method, int ranks, int64_t ro
 
 /* ---- what follows ---------------------------------------------------------------------------- */
 
-/* The rows of a rank from which on the ring is hidden; 0: not even at 2^20. */
+/* The rows of a rank from which on the ring is hidden; 0: not even at the most. */
 static int64_t hidden_from(const bench *b, const zonal__cost *cost, int ranks) {
     int64_t from = 16, rows;
-    for (rows = from; rows <= 1 << 20; rows += rows / 16)
+    for (rows = from; rows <= MOST_ROWS; rows += rows / 16)
         if (!predict(b, cost, ranks, rows).hidden) from = rows + rows / 16;
     return from < rows ? from : 0;
 }
@@ -134,13 +134,20 @@ static int64_t largest_batch(const bench *b, const zonal__cost *cost, int64_t ro
     return largest;
 }
 
+static void print_hidden(int64_t rows, const char *where) {
+    if (rows > 0)
+        printf("from %lld rows a rank %s", (long long)rows, where);
+    else
+        printf("not up to %d rows a rank %s", MOST_ROWS, where);
+}
+
 static void print_consequences(const bench *b, const char *method, const zonal__cost *cost,
                                const int64_t *rows, int count) {
-    if (cost->path == ZONAL__PATH_PAIRS)
-        printf("%-12s the ring is hidden from %lld rows a rank inside a machine, %lld between "
-               "machines\n",
-               method, (long long)hidden_from(b, cost, (int)b->settings->node),
-               (long long)hidden_from(b, cost, MOST_RANKS));
+    if (cost->path == ZONAL__PATH_PAIRS) {
+        printf("%-12s the ring is hidden ", method);
+        print_hidden(hidden_from(b, cost, (int)b->settings->node), "inside a machine, ");
+        print_hidden(hidden_from(b, cost, MOST_RANKS), "between machines\n");
+    }
     for (int i = 0; i < count; i++) {
         int ranks = 0;
         int64_t batch = largest_batch(b, cost, rows[i], &ranks);
