@@ -8,13 +8,29 @@ void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_
     *w = (zonal__collapse_watch){.policy = *policy, .dispersed_from = -1};
 }
 
+/* MMD and KSD leave collapse by degrees, and at 1.15 f* they are still near it; KL at once. */
+const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family) {
+    switch (discrepancy) {
+    case ZONAL_DISCREPANCY_KL:
+        return family == ZONAL_FAMILY_HEAT ? "give --margin 1.15 or more, or a larger --t"
+                                           : "give --margin 1.15 or more";
+    case ZONAL_DISCREPANCY_SUSREG:
+        return "give --selectivity 20, or a --gain of many times the threshold";
+    case ZONAL_DISCREPANCY_SIGREG:
+        return "give --selectivity 20, or a --gain above the threshold";
+    default:
+        return "give --selectivity 10, or a --gain of many times the threshold";
+    }
+}
+
 static void describe(const zonal__collapse_watch *w, int64_t step, const char *what,
                      const zonal__monitor *monitor, char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal_objective_info *weight = &w->policy.weight;
     char remedy[160] = "lower --lr, or raise --lambda or --gain", scale[40] = "";
     if (weight->gain < weight->threshold)
-        snprintf(remedy, sizeof remedy, "raise --gain above the threshold f* = %.4g, it is %.4g",
-                 weight->threshold, weight->gain);
+        snprintf(remedy, sizeof remedy, "the gain %.4g is below the threshold f* = %.4g; %s",
+                 weight->gain, weight->threshold,
+                 zonal__collapse_remedy(w->policy.discrepancy, weight->plan.family));
     if (!isnan(monitor->scale)) snprintf(scale, sizeof scale, ", scale %.2g of 1", monitor->scale);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
@@ -35,11 +51,43 @@ zonal_status zonal__collapse_check(zonal__collapse_watch *w, int64_t step,
     return w->policy.ends_run ? ZONAL_FAIL(ZONAL_NUMERIC, "%s", sentence) : ZONAL_OK;
 }
 
+/* A larger selectivity is a smaller gain, which has to stay above the collapse threshold. */
+static void describe_plateau(const zonal__collapse_policy *p, char remedy[ZONAL__COLLAPSE_REMEDY]) {
+    static const double most = 40, least_margin = 1.15; /* the most that has been tried */
+    const zonal_objective_info *weight = &p->weight;
+    const double t = weight->plan.parameter * (double)weight->plan.dim;
+    double limit = most;
+    if (!(weight->selectivity > 0)) {
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY, "lower --gain");
+        return;
+    }
+    if (weight->margin > 0) limit = fmin(most, weight->selectivity * weight->margin / least_margin);
+    if (limit >= 1.2 * weight->selectivity)
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
+                 "a larger --selectivity leaves it sooner (it is %.3g; up to %.3g)",
+                 weight->selectivity, limit);
+    else if (p->discrepancy == ZONAL_DISCREPANCY_KL && weight->plan.family == ZONAL_FAMILY_HEAT &&
+             t < 3.9)
+        snprintf(
+            remedy, ZONAL__COLLAPSE_REMEDY,
+            "a larger --selectivity (it is %.3g) leaves it sooner, and collapses unless --t is "
+            "larger too: %s",
+            weight->selectivity,
+            t < 2.9 ? "--t 3/d --selectivity 10, for photographs 4/d and 20"
+                    : "--t 4/d --selectivity 20");
+    else
+        snprintf(
+            remedy, ZONAL__COLLAPSE_REMEDY,
+            "a larger --batch or a weaker augmentation leaves it sooner; --selectivity is %.3g "
+            "and has no room",
+            weight->selectivity);
+}
+
 /* Every run is dispersed and unaligned for a while after its warm-up; a tenth of it is long. */
 void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal__monitor *monitor,
                              char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal__collapse_policy *p = &w->policy;
-    char remedy[120] = "lower --gain";
+    char remedy[ZONAL__COLLAPSE_REMEDY];
     sentence[0] = '\0';
     if (step <= p->warmup || !zonal__monitor_dispersed(monitor)) {
         w->dispersed_from = -1;
@@ -48,9 +96,7 @@ void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal
     if (w->dispersed_from < 0) w->dispersed_from = step;
     if (w->plateau_said || 10 * (step - w->dispersed_from) < p->total) return;
     w->plateau_said = 1;
-    if (p->weight.selectivity > 0)
-        snprintf(remedy, sizeof remedy, "a larger --selectivity (it is %.3g) leaves it sooner",
-                 p->weight.selectivity);
+    describe_plateau(p, remedy);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": dispersed, not aligned, for %" PRId64
              " steps: views of an image share %.1f %% of the variance; %s",

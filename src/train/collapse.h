@@ -18,13 +18,15 @@
 #include "train/monitor.h"
 #include "zonal/loss.h"
 
-enum { ZONAL__COLLAPSE_SENTENCE = 400 };
+enum { ZONAL__COLLAPSE_SENTENCE = 400, ZONAL__COLLAPSE_REMEDY = 200 };
 
 typedef struct zonal__collapse_policy {
     zonal__collapse_limits limits;
-    int ends_run;                /* 1: a collapse is ZONAL_NUMERIC; 0: a warning */
-    int64_t warmup, total;       /* steps */
-    zonal_objective_info weight; /* of uniformity: decides which remedy is named */
+    int ends_run;          /* 1: a collapse is ZONAL_NUMERIC; 0: a warning */
+    int64_t warmup, total; /* steps */
+    /* Of uniformity; they decide which remedy is named. */
+    zonal_discrepancy discrepancy;
+    zonal_objective_info weight;
 } zonal__collapse_policy;
 
 typedef struct zonal__collapse_watch {
@@ -33,6 +35,9 @@ typedef struct zonal__collapse_watch {
     int64_t dispersed_from; /* the step from which on they have said "dispersed"; -1: it does not */
     int plateau_said;
 } zonal__collapse_watch;
+
+/* What raises a gain that is below the collapse threshold: "give --margin 1.15 or more ...". */
+const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family);
 
 void zonal__collapse_watch_init(zonal__collapse_watch *watch, const zonal__collapse_policy *policy);
 

@@ -230,6 +230,7 @@ static void begin_watch(zonal__training_work *w) {
         .ends_run = t->settings.on_collapse == ZONAL__ON_COLLAPSE_STOP,
         .warmup = t->trainer.schedule.warmup,
         .total = t->trainer.schedule.total,
+        .discrepancy = t->trainer.objective.loss.discrepancy,
         .weight = t->weight};
     zonal__collapse_watch_init(&w->watch, &policy);
 }

@@ -452,7 +452,12 @@ static void test_collapse_warns(void) {
     CHECK(zonal__collapse_check(&w, 15, &point, said) == ZONAL_OK && said[0]); /* once more */
     w = watch_of(0, 1);
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
-    CHECK_MSG(strstr(said, "above the threshold f* = 2, it is 1"), "%s", said);
+    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 10"), "%s",
+              said);
+    w.policy.discrepancy = ZONAL_DISCREPANCY_KL;
+    w.collapsed = 0;
+    CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
+    CHECK_MSG(strstr(said, "give --margin 1.15 or more, or a larger --t"), "%s", said);
 }
 
 /* Directions say nothing of a collapse to the origin. */
@@ -472,9 +477,10 @@ static void test_collapse_ends(void) {
     CHECK_FAILS(zonal__collapse_check(&w, 12, &point, said), ZONAL_NUMERIC, "have collapsed");
 }
 
+static const zonal__monitor apart = {
+    .mean_cosine = .001, .effective_rank = 8, .expected_rank = 8, .rho = .001};
+
 static void test_plateau(void) {
-    const zonal__monitor apart = {
-        .mean_cosine = .001, .effective_rank = 8, .expected_rank = 8, .rho = .001};
     zonal__collapse_watch w = watch_of(0, 3);
     char said[ZONAL__COLLAPSE_SENTENCE];
     if (!CHECK(zonal__monitor_dispersed(&apart) && !zonal__monitor_dispersed(&sound))) return;
@@ -483,7 +489,9 @@ static void test_plateau(void) {
     zonal__collapse_plateau(&w, 29, &apart, said); /* nine steps of a hundred */
     CHECK(!said[0]);
     zonal__collapse_plateau(&w, 30, &apart, said);
-    CHECK_MSG(strstr(said, "for 10 steps") && strstr(said, "lower --gain"), "%s", said);
+    CHECK_MSG(strstr(said, "dispersed, not aligned, for 10 steps: ") &&
+                  strstr(said, "share 0.1 % of the variance; lower --gain"),
+              "%s", said);
     zonal__collapse_plateau(&w, 40, &apart, said);
     CHECK(!said[0]);
     w = watch_of(0, 3);
@@ -491,6 +499,51 @@ static void test_plateau(void) {
     zonal__collapse_plateau(&w, 25, &sound, said);
     zonal__collapse_plateau(&w, 33, &apart, said); /* it begins anew */
     CHECK(!said[0]);
+}
+
+/* Margin and selectivity of a method at d = 256 and two views, with options by name and text. */
+static zonal_objective_info weight_of(const char *method, const char *const options[][2]) {
+    zonal_objective_options o = ZONAL_OBJECTIVE_OPTIONS_INIT;
+    zonal_objective_info info = ZONAL_OBJECTIVE_INFO_INIT;
+    if (!CHECK_OK(zonal_objective_defaults(method, &o))) return info;
+    for (; options && (*options)[0]; options++)
+        CHECK_OK(zonal_objective_set(&o, (*options)[0], (*options)[1]));
+    CHECK_OK(zonal_objective_describe(&o, 2, 2, 256, 256, &info));
+    return info;
+}
+
+/* The remedy leaves the plateau sooner, and must not end in a collapse: what it says is tried. */
+static void test_plateau_remedy(void) {
+    static const char *const wide[][2] = {{"t", "3/d"}, {"selectivity", "10"}, {NULL}},
+                             *const wider[][2] = {{"t", "4/d"}, {"selectivity", "20"}, {NULL}},
+                             *const widest[][2] = {{"t", "4/d"}, {"selectivity", "40"}, {NULL}},
+                             *const near[][2] = {{"t", "3/d"}, {"selectivity", "14"}, {NULL}},
+                             *const usual[][2] = {{"selectivity", "10"}, {NULL}},
+                             *const most[][2] = {{"selectivity", "40"}, {NULL}};
+    static const struct {
+        const char *method, *const (*options)[2], *said;
+    } cases[] = {
+        {"mmd-heat", NULL, "a larger --selectivity leaves it sooner (it is 10; up to 40)"},
+        {"susreg", NULL, "(it is 20; up to 40)"},
+        {"mmd-heat", most, "a larger --batch or a weaker augmentation"},
+        {"kl-heat", NULL, "--t 3/d --selectivity 10, for photographs 4/d and 20"},
+        {"kl-heat", near, "unless --t is larger too: --t 4/d --selectivity 20"},
+        {"kl-heat", wide, "(it is 10; up to 14."},
+        {"kl-heat", widest, "a larger --batch or a weaker augmentation"},
+    };
+    char said[ZONAL__COLLAPSE_SENTENCE];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        zonal__collapse_watch w = watch_of(0, 3);
+        w.policy.weight = weight_of(cases[i].method, cases[i].options);
+        if (strncmp(cases[i].method, "kl", 2) == 0) w.policy.discrepancy = ZONAL_DISCREPANCY_KL;
+        zonal__collapse_plateau(&w, 20, &apart, said);
+        zonal__collapse_plateau(&w, 30, &apart, said);
+        CHECK_MSG(strstr(said, cases[i].said), "%s: %s", cases[i].method, said);
+        CHECK_MSG(strchr(said, '\0') - said < ZONAL__COLLAPSE_SENTENCE - 1, "%s is cut", said);
+    }
+    CHECK(weight_of("kl-heat", wide).margin >= 1.15 && weight_of("kl-heat", wider).margin >= 1.15);
+    CHECK(weight_of("mmd-heat", most).margin >= 1.15 && weight_of("susreg", most).margin >= 1.15);
+    CHECK(weight_of("kl-heat", usual).margin < 1); /* what the sentence warns of */
 }
 
 /* No projections of a few steps have the rank of uniform points. */
@@ -682,6 +735,7 @@ static const test_case tests[] = {{"cadence", test_cadence},
                                   {"collapse_of_lengths", test_collapse_of_lengths},
                                   {"collapse_ends", test_collapse_ends},
                                   {"plateau", test_plateau},
+                                  {"plateau_remedy", test_plateau_remedy},
                                   {"collapse_of_a_run", test_collapse_of_a_run},
                                   {"settings", test_settings},
                                   {"refused", test_refused},

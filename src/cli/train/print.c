@@ -9,6 +9,7 @@
 #include "backend/device.h"
 #include "cli/common/cli.h"
 #include "core/text.h"
+#include "train/collapse.h"
 
 enum { LINE = 1024, COLUMNS = 80, INDENT = 10 /* where the text begins after its first word */ };
 
@@ -168,7 +169,6 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
-    const zonal_loss_options *loss = &t->trainer.objective.loss;
     const char *parameter = strchr(weight->plan.kernel, ','); /* "heat, t = 2/d = 0.0078125" */
     char selectivity[48] = "";
     zonal__train_say(print, "loss      %s%s, lambda %g, gain %.6g", t->settings.method,
@@ -182,13 +182,12 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
     zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
                      weight->threshold, weight->margin, selectivity);
     if (weight->margin < 1)
-        zonal__train_warn(print,
-                          "the gain %.4g is below the collapse threshold %.4g: with strong "
-                          "augmentation training will collapse; %s",
-                          weight->gain, weight->threshold,
-                          loss->discrepancy == ZONAL_DISCREPANCY_KL
-                              ? "give --margin 1.15 or more"
-                              : "give --selectivity 10, or a --gain of many times the threshold");
+        zonal__train_warn(
+            print,
+            "the gain %.4g is below the collapse threshold %.4g: with strong "
+            "augmentation training will collapse; %s",
+            weight->gain, weight->threshold,
+            zonal__collapse_remedy(t->trainer.objective.loss.discrepancy, weight->plan.family));
 }
 
 static void say_init(zonal__train_print *print, const char *path,
