@@ -70,10 +70,11 @@ void zonal__matrix_fini(zonal__matrix *matrix); /* accepts zeroed memory */
 const zonal__record *zonal__matrix_record(const zonal__matrix *matrix, const zonal__cell *cell,
                                           const zonal__records *records);
 
-/* How many seconds the cell will take: the median of what cells of this data set have taken, or of
- * any data set, under the same variant; NaN where nothing is known. */
+/* How many seconds the cell will take while so many run at once: the median of what cells of this
+ * data set have taken, or of any data set, under the same variant; NaN where nothing is known.
+ * Cells share the machine: two at once take twice as long each. */
 double zonal__matrix_seconds(const zonal__matrix *matrix, const zonal__cell *cell,
-                             const zonal__records *records);
+                             const zonal__records *records, double at_once);
 
 /* The options of a cell as its training has them: the recipe, and over it the cell's own. "options"
  * was initialised with zonal__train_table; keep *config as long, and destroy it also on failure. */

@@ -111,6 +111,7 @@ static void put_record(zonal__json *json, const zonal__outcome *o, const zonal__
     zonal__json_key_double(json, "selectivity", selectivity);
     zonal__json_key_text(json, "images", images);
     zonal__json_key_double(json, "seconds", o->seconds);
+    zonal__json_key_double(json, "at_once", o->at_once);
     zonal__json_key_double(json, "train_seconds", zonal__report_last(run, "seconds"));
     zonal__json_key_text(json, "device", o->device);
     zonal__json_key_text(json, "version", o->version);

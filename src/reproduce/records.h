@@ -4,14 +4,14 @@
  *
  *     experiment, method, data, seed    the cell: "table-textures", "kl-heat:t=3/d", "disk", 0
  *     variant          what the command line asked for beyond the recipe: "side=128,steps=6400"
- *     configuration    options of zonal train that are not the defaults, but for the seed and where
- *                      the images lie
+ *     configuration    options of zonal train that were asked for, by the recipe or the command
+ *                      line, but for the seed and where the images lie
  *     decided          what the program made of options that were left to it: the gain, lambda ...
  *     metrics          what was found: "retrieval.projector.r1" ...
  *     curve            accuracies of an online probe: [{"epoch": 1, "accuracy": 0.5}, ...]
  *     selectivity      S of the loss at its gain and lambda (zonal/loss.h); null: not known
  *     images           a checksum of the run's record of its images
- *     seconds, train_seconds, device, version, commit, date
+ *     seconds, at_once, train_seconds, device, version, commit, date
  *
  * Two records are samples of one experiment, of which a mean may be taken, where nothing differs
  * but the seed: cell, variant, configuration, what was decided, images. Times, device and commit

@@ -78,6 +78,8 @@ def test_textures():
             assert "seed" not in r["configuration"] and "workers" not in r["variant"]
             assert r["metrics"]["retrieval.projector.test"] == 32 and r["seconds"] > 0
             assert r["version"] and r["device"] and r["images"] and float(r["decided"]["gain"]) > 0
+            assert 1 <= r["at_once"] <= 2, r["at_once"]
+        assert max(r["at_once"] for r in found) > 1.3
         assert len(os.listdir("w/data")) == 2
         assert not glob.glob("w/runs/*/checkpoints")
         assert max(len(line) for line in done.stdout.splitlines()) <= 80, done.stdout
@@ -365,6 +367,9 @@ def test_stopped():
         done = reproduce(*more, "--dry-run")
         predicted = [int(s) for s in re.findall(r"to run, (\d+) s", done.stdout)]
         assert len(predicted) == 2 and abs(predicted[0] - seconds) <= 1, (done.stdout, seconds)
+        done = reproduce(*more, "--dry-run", "--parallel", 3)  # of two cells, which share the machine
+        predicted = [int(s) for s in re.findall(r"to run, (\d+) s", done.stdout)]
+        assert abs(predicted[0] - 2 * seconds) <= 2, (done.stdout, seconds)
 
     @case("--minutes: no cell is started that would not fit, by the time of earlier ones")
     def _():

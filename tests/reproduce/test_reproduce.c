@@ -230,17 +230,22 @@ static void test_check(void) {
 /* ---- what has been run ----------------------------------------------------------------------- */
 
 static void test_predicted(void) {
-    static const char *const seconds[] = {", \"x\": 1", ", \"seconds2\": 1", ""};
+    static const char *const more[] = {", \"x\": 1", ", \"seconds2\": 1", ""};
     zonal__records records = {0};
     CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures")}));
-    CHECK(isnan(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records)));
+    CHECK(isnan(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 1)));
     for (int i = 0; i < 3; i++)
-        CHECK_OK(add_record(&records, record_text("susreg", "disk", i, 0.5, seconds[i])));
-    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records), 40, 0);
-    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[7], &records), 40, 0); /* clouds */
+        CHECK_OK(add_record(&records, record_text("susreg", "disk", i, 0.5, more[i])));
+    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 1), 40, 0);
+    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 3), 120, 0);
+    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[7], &records, 1), 40, 0); /* clouds */
+    for (int i = 3; i < 7; i++) /* two at once: each has had half of the machine */
+        CHECK_OK(add_record(&records, record_text("susreg", "disk", i, 0.5, ", \"at_once\": 2")));
+    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 1), 20, 0);
+    CHECK_CLOSE(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 2), 40, 0);
     CHECK(zonal__matrix_record(&matrix, &matrix.cell[0], &records) == NULL); /* other settings */
     CHECK_OK(make((zonal__matrix_request){.experiment = experiment("table-textures"), .side = 64}));
-    CHECK(isnan(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records)));
+    CHECK(isnan(zonal__matrix_seconds(&matrix, &matrix.cell[0], &records, 1)));
     zonal__records_fini(&records);
     zonal__matrix_fini(&matrix);
 }

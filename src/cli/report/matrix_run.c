@@ -39,6 +39,7 @@ typedef struct job {
     int begun;           /* there is a run folder with a checkpoint */
     double before;       /* seconds that earlier sittings have trained for */
     double spent, since; /* seconds of the stages that have ended; when this one began */
+    double shared;       /* seconds of this sitting, each times the cells that ran in it */
     int64_t logged;      /* bytes of metrics when it was started */
 } job;
 
@@ -72,9 +73,15 @@ static int is_running(const job *j) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
+/* How many cells will run at once, of so many that are left. */
+static double at_once(const zonal__matrix_run_options *options, int64_t left) {
+    return (double)(left < options->parallel ? left : options->parallel);
+}
+
 /* Seconds that the rest of a cell takes; NaN: not known. */
 static double seconds_left(const runner *r, const job *j) {
-    double whole = zonal__matrix_seconds(r->matrix, j->cell, r->records);
+    int64_t left = r->matrix->count - r->result->done - r->result->failed;
+    double whole = zonal__matrix_seconds(r->matrix, j->cell, r->records, at_once(r->options, left));
     return isnan(whole) ? NAN : fmax(whole - j->before, 0);
 }
 
@@ -242,6 +249,12 @@ static void say_done(const runner *r, const job *j) {
             100 * zonal__record_metric(record, column->metric), j->before + j->spent);
 }
 
+/* Cells that ran beside a cell, with it, on the average. Seconds are counted by rounds of the loop,
+ * so that of a cell of a moment is not exact. */
+static double shared_by(const runner *r, const job *j) {
+    return fmin(fmax(1, j->shared / j->spent), (double)r->options->parallel);
+}
+
 /* The record is on the disk before anything of the run is removed. */
 static zonal_status finish(runner *r, job *j) {
     char run[ZONAL__FOLDER_PATH], model[128], date[32], *text = NULL;
@@ -253,6 +266,7 @@ static zonal_status finish(runner *r, job *j) {
                                     .cell = j->cell,
                                     .run = run,
                                     .seconds = j->before + j->spent,
+                                    .at_once = shared_by(r, j),
                                     .device = model,
                                     .commit = zonal__commit,
                                     .version = zonal_version(),
@@ -357,9 +371,16 @@ static void stop_if_asked(runner *r) {
     if (stops_asked > 1 || now() - r->stopped_at > GRACE) tell_children(r, SIGKILL);
 }
 
+static void count_seconds(runner *r, double seconds) {
+    for (int64_t i = 0; i < r->matrix->count; i++)
+        if (is_running(&r->job[i])) r->job[i].shared += seconds * (double)r->running;
+}
+
 static zonal_status loop(runner *r) {
     const struct timespec pause = {.tv_nsec = 20000000};
-    for (;;) {
+    for (double before = now(), after;; before = after) {
+        after = now();
+        count_seconds(r, after - before);
         for (int64_t i = 0; i < r->matrix->count; i++) ZONAL_TRY(reap(r, &r->job[i]));
         stop_if_asked(r);
         ZONAL_TRY(start_some(r));
@@ -462,17 +483,19 @@ void zonal__matrix_list(const zonal__matrix *matrix, const zonal__matrix_run_opt
                         const zonal__records *records) {
     double total = 0;
     int64_t left = 0, unknown = 0;
+    for (int64_t i = 0; i < matrix->count; i++)
+        left += !zonal__matrix_record(matrix, &matrix->cell[i], records);
+    const double together = at_once(options, left);
     for (int64_t i = 0; i < matrix->count; i++) {
         const zonal__cell *cell = &matrix->cell[i];
         char title[ZONAL__CELL_NAME];
-        double seconds = zonal__matrix_seconds(matrix, cell, records), before = 0;
+        double seconds = zonal__matrix_seconds(matrix, cell, records, together), before = 0;
         int64_t logged;
         zonal__cell_title(matrix, cell, title, sizeof title);
         if (zonal__matrix_record(matrix, cell, records)) {
             printf("%-44s has a record\n", title);
             continue;
         }
-        left++;
         int begun = zonal__folder_begun(options->folder, cell->name, &logged, &before);
         if (!isnan(seconds)) seconds = fmax(seconds - before, 0);
         unknown += isnan(seconds);
@@ -484,8 +507,7 @@ void zonal__matrix_list(const zonal__matrix *matrix, const zonal__matrix_run_opt
     }
     printf("%" PRId64 " of %" PRId64 " cells to run", left, matrix->count);
     if (left > unknown)
-        printf(", %.0f minutes with --parallel %" PRId64 "%s",
-               total / 60 / (double)options->parallel, options->parallel,
-               unknown > 0 ? " and those whose time is not known" : "");
+        printf(", %.0f minutes with --parallel %" PRId64 "%s", total / 60 / together,
+               options->parallel, unknown > 0 ? " and those whose time is not known" : "");
     putchar('\n');
 }
