@@ -121,7 +121,7 @@ static void print_text(const zonal__result_tables *t, const zonal__result_table 
 static void print_markdown_cell(const zonal__result *r, int digits) {
     char ours[CELL], paper[CELL], difference[CELL];
     put_value(ours, r->mean, r->std, digits);
-    put_value(paper, r->paper.value, NAN, digits);
+    put_paper(paper, r, digits);
     snprintf(difference, sizeof difference, "%+.*f", digits, r->mean - r->paper.value);
     if (!ours[0] && !paper[0])
         printf("  |");
