@@ -95,7 +95,7 @@ static const zonal__cli_usage usage = {
         "paper's values are printed beside ours. Means are over records that differ only\n"
         "in the seed.\n\n"
         "examples:\n"
-        "  zonal reproduce table-textures --parallel 3 --minutes 9\n"
+        "  zonal reproduce table-textures --parallel 2 --minutes 9\n"
         "  zonal reproduce table-pretrain --data imagenette=DIR,efigi=DIR\n"
         "  zonal reproduce table-textures --records results/table-textures.jsonl --print\n",
     .argument = "TABLE or FIGURE",
