@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The tables of the documents agree with the records in results/, and a disagreement is found."""
+import json
 import pathlib
 import shutil
 import subprocess
@@ -62,6 +63,37 @@ def changed():
         path.write_text(text.replace('"retrieval.projector.r1": 0.', '"retrieval.projector.r1": 0.1'))
         done = tables(copy, "--check")
         assert done.returncode == 1 and done.stdout.startswith("docs/reproduction.md:"), done.stdout
+
+
+# A file of records, a line that a table shows, what another record has otherwise, and the words for it.
+NO_SAMPLE = {
+    "selectivity-short.jsonl": (1, {"seed": 1, "t": "9/d"}, "in t ( and 9/d)"),
+    "plateau.jsonl": (2, {}, "have the same seed, 0"),
+    "selectivity-falling.jsonl": (1, {"seed": 5, "data": "easy"}, "in data (demo and easy)"),
+    "table-temperature.jsonl": (1, {"seed": 3, "variant": ""}, "in variant (gain=batch and )"),
+    "projector-norm.jsonl": (1, {}, "have the same seed, 0"),
+    "whole-runs-h200.jsonl": (1, {"seed": 2, "step": {"step": 800, "epoch": 20}}, "in step.step (1600 and 800)"),
+}
+
+
+@case("a mean over runs that differ in more than the seed, or have one twice, is refused")
+def refused():
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of(folder)
+        for name, (line, more, words) in NO_SAMPLE.items():
+            path = copy / "results" / name
+            text = path.read_text()
+            lines = text.splitlines()
+            path.write_text(text + json.dumps(json.loads(lines[line - 1]) | more) + "\n")
+            done = tables(copy, "--check")
+            assert done.returncode == 1 and words in done.stderr, (name, done.stderr)
+            assert f"results/{name}:{line} and results/{name}:{len(lines) + 1} " in done.stderr, done.stderr
+            path.write_text(text)
+        path = copy / "results/runs/disks/kl-heat-1/config.toml"
+        path.write_text(path.read_text().replace("\nlr = 0.001 ", "\nlr = 0.002 "))
+        done = tables(copy, "--check")
+        assert "kl-heat-0 and results/runs/disks/kl-heat-1 differ in" in done.stderr, done.stderr
+        assert "in lr (0.001 and 0.002)" in done.stderr, done.stderr
 
 
 finish()
