@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The tables of the documents agree with the records in results/, and a disagreement is found."""
+import collections
 import json
 import pathlib
 import shutil
@@ -94,6 +95,42 @@ def refused():
         done = tables(copy, "--check")
         assert "kl-heat-0 and results/runs/disks/kl-heat-1 differ in" in done.stderr, done.stderr
         assert "in lr (0.001 and 0.002)" in done.stderr, done.stderr
+
+
+# How many records of a file do not say by which commit, or on which machine: their pages say that it was not
+# noted. A new record says both.
+NOT_NOTED = {
+    ("cifar10-fast-search.jsonl", "commit"): 9,
+    ("demo.jsonl", "commit"): 4,
+    ("demo.jsonl", "machine"): 1,  # the gains, which were tried on another than the rest
+    ("python-h200.jsonl", "commit"): 32,
+    ("whole-runs-h200.jsonl", "commit"): 8,  # the JPEGs beside MLPerf
+}
+
+
+def not_noted(root):
+    found = collections.Counter()
+    for path in sorted((root / "results").glob("*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            machine = line.get("model", line.get("device", ""))
+            if machine.split(":")[0] in ("", "cpu", "cuda"):  # a name of zonal devices says no more
+                found[path.name, "machine"] += 1
+            if not line.get("commit"):
+                found[path.name, "commit"] += 1
+    return dict(found)
+
+
+@case("every record names its commit and its machine, and one that does not is found")
+def named():
+    assert not_noted(ROOT) == NOT_NOTED, not_noted(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of(folder)
+        for name, old, new in (("plateau.jsonl", '"commit": "f1cd10a"', '"commit": ""'),
+                               ("losses-h200.jsonl", ', "model": "NVIDIA H200"', "")):
+            path = copy / "results" / name
+            path.write_text(path.read_text().replace(old, new, 1))
+        more = {("plateau.jsonl", "commit"): 1, ("losses-h200.jsonl", "machine"): 1}
+        assert not_noted(copy) == NOT_NOTED | more, not_noted(copy)
 
 
 finish()
