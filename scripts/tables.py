@@ -427,6 +427,12 @@ def python_step():
     return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
+def python_example():
+    lines = records("python-example.jsonl")
+    return markdown(["", *(line["method"] for line in lines)],
+                    [["k-NN, percent of 2,000", *(f"{line['knn_percent']:.1f}" for line in lines)]])
+
+
 # ---- many ranks, predicted ------------------------------------------------------------------------
 
 
@@ -582,7 +588,9 @@ def reproduction_times():
 
 
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
-          for data in ("disk", "imagenette", "cifar10", "cifar10-32px") for column in COLUMNS}
+          for data, columns in (("disk", COLUMNS), ("imagenette", ("score", "rank")),
+                                ("cifar10", COLUMNS), ("cifar10-32px", ("score", "rank")))
+          for column in columns}
 TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,
@@ -591,6 +599,7 @@ TABLES.update({
     "python-calls": python_calls,
     "python-batches": python_batches,
     "python-step": python_step,
+    "python-example": python_example,
     "demo": demo,
     "demo-gains": demo_gains,
     "readme-demo": readme_demo,

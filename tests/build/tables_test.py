@@ -3,6 +3,7 @@
 import collections
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import tempfile
 from harness import SOURCE, case, finish
 
 ROOT = pathlib.Path(SOURCE)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+from tables import BLOCK, DOCUMENTS, TABLES  # noqa: E402
 
 
 def tables(root, *arguments):
@@ -103,6 +107,7 @@ NOT_NOTED = {
     ("cifar10-fast-search.jsonl", "commit"): 9,
     ("demo.jsonl", "commit"): 4,
     ("demo.jsonl", "machine"): 1,  # the gains, which were tried on another than the rest
+    ("python-example.jsonl", "machine"): 7,
     ("python-h200.jsonl", "commit"): 32,
     ("whole-runs-h200.jsonl", "commit"): 8,  # the JPEGs beside MLPerf
 }
@@ -131,6 +136,39 @@ def named():
             path.write_text(path.read_text().replace(old, new, 1))
         more = {("plateau.jsonl", "commit"): 1, ("losses-h200.jsonl", "machine"): 1}
         assert not_noted(copy) == NOT_NOTED | more, not_noted(copy)
+
+
+# A cell that is a number and no more, with its unit, deviation or reference: "81.2", "**79.9 ± 0.9**",
+# "87.6 (90.5, -2.9)", "126 / 4.98".
+FIGURE = re.compile(r"[-+*(]*\d[-+\d.,±%/ *()]*(?:ms|us|s|x|MiB|px)?[*)]*")
+
+
+def made_by_hand(text):
+    """Tables outside of blocks with figures, at least two, beside their first column: none of options, members
+    of a format or formulas has that."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", BLOCK.sub("", text), re.MULTILINE):
+        head, _, *rows = table.splitlines()
+        cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")[1:]]
+        if sum(bool(FIGURE.fullmatch(cell)) for cell in cells) >= 2:
+            found.append(head)
+    return found
+
+
+@case("README and docs have no table of results that was made by hand, and one is found")
+def by_hand():
+    for name in ("README.md", "docs/*.md"):
+        for path in ROOT.glob(name):
+            text = path.read_text()
+            assert not made_by_hand(text), (path, made_by_hand(text))
+            for mark, _ in BLOCK.findall(text):
+                assert made_by_hand(text.replace(f"<!-- {mark} -->\n", "")), (path, mark)
+
+
+@case("every table that can be made is shown")
+def shown():
+    marks = {mark for name in DOCUMENTS for mark, _ in BLOCK.findall((ROOT / name).read_text())}
+    assert {f"table: {name}" for name in TABLES} == {mark for mark in marks if mark.startswith("table: ")}
 
 
 finish()
