@@ -14,7 +14,7 @@ from harness import SOURCE, case, finish
 ROOT = pathlib.Path(SOURCE)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
-from tables import BLOCK, DOCUMENTS, TABLES  # noqa: E402
+from tables import BLOCK, DOCUMENTS, FIGURES, TABLES  # noqa: E402
 
 
 def tables(root, *arguments):
@@ -32,6 +32,7 @@ PLANTED = {  # a page or figure, and what a hand has changed in it: a number of 
     "README.md": ("| **79.9 ± 0.9** |", "| **89.9 ± 0.9** |"),
     "results/selectivity.md": ("| **75.9** |", "| **85.9** |"),
     "docs/dynamics-imagenette.svg": (">susreg<", ">mmd-heat<"),
+    "docs/kernels.svg": ("heat, t = 4/d", "heat, t = 3/d"),
     "docs/reproduction.md": ("| 87.6 (90.5, -2.9) |", "| 91.6 (90.5, +1.1) |"),
 }
 
@@ -165,10 +166,15 @@ def by_hand():
                 assert made_by_hand(text.replace(f"<!-- {mark} -->\n", "")), (path, mark)
 
 
-@case("every table that can be made is shown")
+@case("every table and every figure that can be made is shown, and no other figure")
 def shown():
-    marks = {mark for name in DOCUMENTS for mark, _ in BLOCK.findall((ROOT / name).read_text())}
+    texts = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+    marks = {mark for text in texts.values() for mark, _ in BLOCK.findall(text)}
     assert {f"table: {name}" for name in TABLES} == {mark for mark in marks if mark.startswith("table: ")}
+    figures = {((ROOT / name).parent / link).resolve().relative_to(ROOT).as_posix()
+               for name, text in texts.items() for link in re.findall(r"\]\(([^)]+\.svg)\)", text)}
+    # The two of results/variance.md are compared by tests/reproduce/reproduce_test.py.
+    assert figures == set(FIGURES) | {"docs/variance.svg", "docs/variance-batch.svg"}, figures
 
 
 finish()
