@@ -102,6 +102,19 @@ def refused():
         assert "in lr (0.001 and 0.002)" in done.stderr, done.stderr
 
 
+@case("a run beside published figures is shown with the options that it had")
+def options():
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of(folder)
+        path = copy / "results/cifar10-test.jsonl"
+        text = path.read_text()
+        assert '"--views 2 --epochs 200"' in text
+        path.write_text(text.replace('"--views 2 --epochs 200"', '"--views 3 --method ksd-band --lr 1 --epochs 200"'))
+        assert tables(copy).returncode == 0
+        for page in ("README.md", "results/cifar10.md"):
+            assert "| `ksd-band`, `--lr 1` | 200 | 3 | **87.8** | **90.2** |" in (copy / page).read_text(), page
+
+
 # How many records of a file do not say by which commit, or on which machine: their pages say that it was not
 # noted. A new record says both.
 NOT_NOTED = {
