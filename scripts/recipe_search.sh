@@ -27,8 +27,8 @@ join() { # the evaluation that is under way
     evaluation=
 }
 
-evaluate() { # name, options of training, groups of options of zonal eval
-    local run=$folder/$1 group i=0
+evaluate() { # name, options of training, groups of options of zonal eval, the program's version
+    local run=$folder/$1 group i=0 made
     local groups=()
     IFS=';' read -ra groups <<<"${3:- }"
     for group in "${groups[@]}"; do
@@ -42,13 +42,14 @@ evaluate() { # name, options of training, groups of options of zonal eval
                 --out "$run/found-$((i++)).json" >/dev/null
         done
     done
-    python3 - "$run" "$1" "$2" "$folder/records.jsonl" <<'EOF'
+    made=$(python3 "$(dirname "$0")/run_record.py" "$program" "$4" "$run")
+    python3 - "$run" "$1" "$2" "$made" "$folder/records.jsonl" <<'EOF'
 import glob
 import json
 import re
 import sys
 
-run, name, options, records = sys.argv[1:]
+run, name, options, made, records = sys.argv[1:]
 last = {}
 with open(f"{run}/metrics.jsonl", encoding="utf-8") as file:
     for line in map(json.loads, file):
@@ -61,7 +62,10 @@ for path in sorted(glob.glob(f"{run}/found-*.json")):
             kept = {key: result[key] for key in ("protocol", "k", "temperature", "l2", "part", "train",
                                                  "test", "accuracy") if key in result}
             found.append({"view": view, **kept})
-line = {"run": name, "options": options, "step": last["step"], "monitor": last["monitor"], "eval": found}
+with open(f"{run}/config.toml", encoding="utf-8") as file:
+    seed = int(re.search(r"^seed = (\d+)", file.read(), re.MULTILINE)[1])
+line = {"run": name, "options": options, "seed": seed, "step": last["step"], "monitor": last["monitor"],
+        "eval": found, **json.loads(made)}
 with open(records, "a", encoding="utf-8") as file:
     file.write(json.dumps(line) + "\n")
 shown = [f"{r['view']} {r['protocol']}{' ' + str(r['k']) if 'k' in r else ''} {100 * r['accuracy']:.1f}"
@@ -83,11 +87,12 @@ while IFS='|' read -r name options evals _; do
     fi
     rm -rf "${folder:?}/$name"
     read -ra given <<<"$options"
+    version=$("$program" --version)
     if timeout -s TERM "$left" "$program" train --config "$recipe" --data "$data" --eval none \
         --checkpoint-every 1000000000 --keep 1 --no-tensorboard --device "${DEVICE:-cuda}" --quiet \
         --out "$folder/$name" "${given[@]}" </dev/null; then
         join
-        evaluate "$name" "$options" "$evals" &
+        evaluate "$name" "$options" "$evals" "$version" &
         evaluation=$!
     else
         failed=1

@@ -64,14 +64,15 @@ temperature() { # method, S: KL's, unless the method has one of its own
 
 last() { grep "\"kind\": \"$1\"" "$2/metrics.jsonl" | tail -n 1; }
 
-record() { # run, method, S, t, seed
-    local escape
+record() { # run, method, S, t, seed, the program's version
+    local escape made
+    made=$(python3 "$(dirname "$0")/run_record.py" "$program" "$6" "$1") || return 1
     # the first step at which views share a fifth of the variance
     escape=$(sed -n 's/.*"kind": "monitor","step": \([0-9]*\).*"rho": \([0-9.e+-]*\).*/\1 \2/p' \
         "$1/metrics.jsonl" | awk '$2 > 0.2 { print $1; exit }')
-    printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, "eval": %s}\n' \
+    printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, "eval": %s, %s\n' \
         "$name" "$2" "$3" "$4" "$5" "${escape:-null}" "$(last step "$1")" "$(last monitor "$1")" \
-        "$(last eval "$1")" >>"$folder/records.jsonl"
+        "$(last eval "$1")" "${made#\{}" >>"$folder/records.jsonl"
 }
 
 train() { # run, method, S, seed, more options: one training
@@ -90,17 +91,18 @@ train() { # run, method, S, seed, more options: one training
 }
 
 one() { # method, S, seed
-    local method=$1${FIRST:+:first=$FIRST} run before=() weights
+    local method=$1${FIRST:+:first=$FIRST} run before=() weights version
     run=$folder/$name-${method//[:=,\/]/-}-S$2-$3
     if grep -qs "\"data\": \"$name\", \"method\": \"$method\", \"selectivity\": $2,.*\"seed\": $3," \
         "$folder/records.jsonl"; then return; fi
+    version=$("$program" --version) || return 1
     if [[ ${FIRST:-} ]]; then
         train "$run-first" "$1" "$FIRST" "$3" || return 1
         weights=("$run-first"/checkpoints/step-*.safetensors)
         before=(--init "${weights[-1]}")
     fi
     train "$run" "$1" "$2" "$3" "${before[@]}" || return 1
-    record "$run" "$method" "$2" "$(temperature "$1" "$2")" "$3" || return 1
+    record "$run" "$method" "$2" "$(temperature "$1" "$2")" "$3" "$version" || return 1
     rm -rf "$run/checkpoints" "$run-first"
     echo "$name $method S=$2 seed $3: $(last eval "$run")"
 }

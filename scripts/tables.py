@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of the documents and figures of trained runs, made anew from the records in results/.
+"""The tables of the documents, made anew from the records in results/, and figures.
 
     scripts/tables.py            rewrites every block that ends with <!-- end -->, and the figures
     scripts/tables.py --check    changes nothing; status 1 where a document and the records disagree
@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(p.relative_to(ROOT).as_posix()
@@ -24,13 +25,78 @@ PROGRAM = os.path.abspath(os.environ.get("ZONAL_PROGRAM", ROOT / "build/zonal"))
 
 
 def records(name):
+    """The lines of a file, each with the place where it stands."""
     with open(ROOT / "results" / name, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        return [{"where": f"results/{name}:{number}", **json.loads(line)}
+                for number, line in enumerate(file, 1)]
 
 
 def markdown(head, rows):
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+# ---- means ---------------------------------------------------------------------------------------
+
+# What may differ between runs of one mean: the seed, what was found, and as in src/reproduce/records.h
+# what made them. Of "step" and "eval" some members are settings.
+FREE = {"where", "seed", "escape", "step", "monitor", "eval", "metrics", "curve", "projector", "backbone",
+        "seconds", "train_seconds", "wall", "device", "version", "commit", "date"}
+OF_PARTS = {"step": ("step", "epoch"), "eval": ("protocol", "features")}
+
+
+def settings(run):
+    parts = {f"{part}.{name}": run[part][name] for part, names in OF_PARTS.items()
+             for name in names if name in run.get(part, ())}
+    return parts | {key: value for key, value in run.items() if key not in FREE}
+
+
+def difference(x, y):
+    """The first setting that both have and that differs, for a sentence. An option that one of two
+    configurations leaves out has its default there."""
+    for key in x:
+        if x[key] == y.get(key, x[key]):
+            continue
+        if isinstance(x[key], dict):
+            key, x, y = next((name, x[key], y[key]) for name in x[key] | y[key]
+                             if x[key].get(name) != y[key].get(name))
+        return f"{key} ({x.get(key)} and {y.get(key)})"
+    return None
+
+
+def sample(runs):
+    """The runs of one cell by their seeds. A mean over them is one over seeds alone: what two records both
+    tell must be equal (older ones tell less), and no seed may be there twice."""
+    runs = sorted(runs, key=lambda run: run["seed"])
+    for i, b in enumerate(runs):
+        for a in runs[:i]:
+            both = f"{a['where']} and {b['where']}"
+            if a["seed"] == b["seed"]:
+                sys.exit(f"{both} have the same seed, {a['seed']}: no mean is taken of them")
+            more = difference(settings(a), settings(b))
+            if more:
+                sys.exit(f"{both} differ in more than the seed, in {more}: no mean is taken of them")
+    return runs
+
+
+def samples(runs, key):
+    """By what key makes of a run, in the order of the first of each."""
+    found = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return {name: sample(of) for name, of in found.items()}
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def spread(values, places=1):
+    """The mean, and the sample standard deviation where there are several."""
+    if len(values) == 1:
+        return f"{values[0]:.{places}f}"
+    std = (sum((v - mean(values)) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    return f"{mean(values):.{places}f} ± {std:.{places}f}"
 
 
 # ---- selectivity ---------------------------------------------------------------------------------
@@ -46,30 +112,29 @@ def rank(run):
     return run["monitor"]["effective_rank"]
 
 
-def escape(run):
-    return "never" if run["escape"] is None else str(run["escape"])
+def spread_of(of, places):
+    return lambda runs: spread([of(run) for run in runs], places)
 
 
-COLUMNS = {
-    "score": lambda run: f"{score(run):.1f}",
-    "escape": escape,
-    "rank": lambda run: f"{rank(run):.0f}",
-}
+def escapes(runs):
+    return ", ".join("never" if run["escape"] is None else str(run["escape"]) for run in runs)
+
+
+COLUMNS = {"score": spread_of(score, 1), "escape": escapes, "rank": spread_of(rank, 0)}
 
 
 def selectivity(data, column):
     """One row a method, one column a value of S, from the short runs."""
     runs = [run for run in records("selectivity-short.jsonl") if run["data"] == data]
-    methods = list(dict.fromkeys(run["method"] for run in runs))
-    values = sorted({run["selectivity"] for run in runs})
-    methods.sort(key=lambda m: max(score(run) for run in runs if run["method"] == m), reverse=True)
+    found = samples(runs, lambda run: (run["method"], run["selectivity"]))
+    scores = {cell: mean([score(run) for run in of]) for cell, of in found.items()}
+    values = sorted({value for _, value in found})
+    best = {method: max(score for (of, _), score in scores.items() if of == method) for method, _ in scores}
     rows = []
-    for method in methods:
-        of = {run["selectivity"]: run for run in runs if run["method"] == method}
-        best = max(of.values(), key=score)
-        cells = [COLUMNS[column](of[value]) for value in values]
+    for method in sorted(best, key=best.get, reverse=True):
+        cells = [COLUMNS[column](found[method, value]) for value in values]
         if column == "score":
-            cells = [f"**{cell}**" if of[value] is best else cell
+            cells = [f"**{cell}**" if scores[method, value] == best[method] else cell
                      for cell, value in zip(cells, values)]
         rows.append([f"`{method}`", *cells])
     return markdown(["S", *(f"{value:g}" for value in values)], rows)
@@ -88,10 +153,9 @@ def plateau(head, rows):
     """A row is its cells, S and its method. Over seeds: steps, and means."""
     lines = []
     for cells, value, method in rows:
-        found = [run for run in records("plateau.jsonl")
-                 if run["method"] == method and run["selectivity"] == value]
-        lines.append([*cells, ", ".join(map(escape, found)),
-                      *(spread([of(run) for run in found], places) for of, places in ((rank, 0), (score, 1)))])
+        found = sample(run for run in records("plateau.jsonl")
+                       if run["method"] == method and run["selectivity"] == value)
+        lines.append([*cells, *(COLUMNS[column](found) for column in ("escape", "rank", "score"))])
     return markdown([*head, "rho > 0.2 at step", "rank", "R@1"], lines)
 
 
@@ -133,15 +197,14 @@ def plateau_slices():
 
 def falling(methods, befores, values):
     """A row for each loss and S of the run before, a column for each S."""
-    def cell(method, before, value, of, places):
+    def cell(method, before, value, column):
         name = method if before is None else f"{method}:first={before}"
-        found = [of(run) for run in records("selectivity-falling.jsonl")
-                 if run["method"] == name and run["selectivity"] == value]
-        return spread(found, places) if found else ""
+        found = sample(run for run in records("selectivity-falling.jsonl")
+                       if run["method"] == name and run["selectivity"] == value)
+        return COLUMNS[column](found) if found else ""
 
     rows = [[f"`{method}`", "" if before is None else str(before),
-             *(cell(method, before, value, of, places) for of, places in ((score, 1), (rank, 0))
-               for value in values)]
+             *(cell(method, before, value, column) for column in ("score", "rank") for value in values)]
             for method in methods for before in befores]
     rows = [row for row in rows if any(row[2:])]
     return markdown(["loss", "S before", *(f"{name}, S = {value}" for name in ("R@1", "rank") for value in values)],
@@ -158,26 +221,25 @@ LONG = {  # a row, and its runs in results/runs/disks
 }
 
 
-def retrieved(run, features):
-    with open(ROOT / "results/runs/disks" / run / "eval/retrieval.json", encoding="utf-8") as file:
-        return next(result for result in json.load(file)["results"]
-                    if result["features"] == features)
+def disks(name):
+    """A run: its settings, and the results of each kind of features."""
+    folder = ROOT / "results/runs/disks" / name
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    results = json.loads((folder / "eval/retrieval.json").read_text(encoding="utf-8"))["results"]
+    return {"where": f"results/runs/disks/{name}", "seed": config.pop("seed"), "configuration": config,
+            "metrics": {result["features"]: result for result in results}}
 
 
-def spread(values, places=1):
-    """The mean, and the sample standard deviation where there are several."""
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return f"{mean:.{places}f}"
-    std = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-    return f"{mean:.{places}f} ± {std:.{places}f}"
+def retrieved(names, columns, places):
+    """Percent, over seeds."""
+    runs = sample(map(disks, names))
+    return [spread([100 * run["metrics"][features][member] for run in runs], places) for features, member in columns]
 
 
 def selectivity_long():
     """R@1 and mAP of projector and backbone, mean and sample standard deviation over seeds."""
     columns = [("projector", "r1"), ("projector", "map"), ("backbone", "r1"), ("backbone", "map")]
-    rows = [[name, *(spread([100 * retrieved(run, features)[member] for run in runs])
-                     for features, member in columns)] for name, runs in LONG.items()]
+    rows = [[name, *retrieved(runs, columns, 1)] for name, runs in LONG.items()]
     return markdown(["loss", "R@1", "mAP", "R@1, backbone", "mAP, backbone"], rows)
 
 
@@ -194,9 +256,7 @@ DISKS = {  # a row, its gain, and its runs in results/runs/disks
 def textures_disks():
     columns = [("projector", "r1"), ("projector", "r3"), ("projector", "r5"), ("projector", "map"),
                ("backbone", "r1"), ("backbone", "map")]
-    rows = [[name, gain, *(spread([100 * retrieved(run, features)[member] for run in runs], 2)
-                           for features, member in columns)]
-            for name, (gain, runs) in DISKS.items()]
+    rows = [[name, gain, *retrieved(runs, columns, 2)] for name, (gain, runs) in DISKS.items()]
     return markdown(["loss", "gain", "R@1", "R@3", "R@5", "mAP", "R@1, backbone", "mAP, backbone"],
                     rows)
 
@@ -277,7 +337,7 @@ def fold_runs():
     runs = [run for run in records("whole-runs-h200.jsonl") if run["run"] == "fold"]
     rows = []
     for fold, name in ((True, "folded"), (False, "`--no-fold-norms`")):
-        of = sorted((run for run in runs if run["fold_norms"] == fold), key=lambda run: run["seed"])
+        of = sample(run for run in runs if run["fold_norms"] == fold)
         rows.append([name, ", ".join(f"{100 * run['eval']['r1']:.1f}" for run in of),
                      ", ".join(f"{run['step']['loss']:.3f}" for run in of),
                      ", ".join(f"{rank(run):.0f}" for run in of)])
@@ -367,6 +427,12 @@ def python_step():
     return markdown(["loss", "launched, ms", "from a CUDA graph, ms"], rows)
 
 
+def python_example():
+    lines = records("python-example.jsonl")
+    return markdown(["", *(line["method"] for line in lines)],
+                    [["k-NN, percent of 2,000", *(f"{line['knn_percent']:.1f}" for line in lines)]])
+
+
 # ---- many ranks, predicted ------------------------------------------------------------------------
 
 
@@ -417,12 +483,10 @@ def ranks_limits():
 
 def temperature_rank():
     """The effective rank at the end of each loss at each temperature, over seeds."""
-    found = {}
-    for line in records("table-temperature.jsonl"):
-        name, t = line["method"].split(":t=")
-        found.setdefault(name, {}).setdefault(t, []).append(line["metrics"]["effective_rank"])
-    temperatures = list(found["mmd-heat"])
-    rows = [[f"`{name}`", *(spread(of[t]) for t in temperatures)] for name, of in found.items()]
+    found = samples(records("table-temperature.jsonl"), lambda run: tuple(run["method"].split(":t=")))
+    names, temperatures = (list(dict.fromkeys(part)) for part in zip(*found))
+    cell = spread_of(lambda run: run["metrics"]["effective_rank"], 1)
+    rows = [[f"`{name}`", *(cell(found[name, t]) for t in temperatures)] for name in names]
     return markdown(["effective rank", *temperatures], rows)
 
 
@@ -431,10 +495,8 @@ def temperature_rank():
 
 def projector_norm(data, columns):
     """Rows with and without norms; mean and sample standard deviation over seeds, in percent."""
-    found = {}
-    for line in records("projector-norm.jsonl"):
-        if line["data"] == data:
-            found.setdefault((line["method"], line["projector_norm"]), []).append(line)
+    found = samples((line for line in records("projector-norm.jsonl") if line["data"] == data),
+                    lambda line: (line["method"], line["projector_norm"]))
     rows = [[f"`{method}`", "yes" if norm else "no",
              *(spread([100 * line[part][name] for line in lines]) for part, name, _ in columns)]
             for (method, norm), lines in found.items()]
@@ -476,7 +538,7 @@ def searched(file):
     return markdown(["", "options", "s", "rank", "evaluated at", "k-NN 20", "k-NN 200", "linear"], rows)
 
 
-PUBLISHED = [  # name, epochs, views, k-NN with k = 200, linear
+PUBLISHED = [  # name, epochs, views, k-NN with k = 200, linear by a probe that is trained along
     # lightly, docs/source/getting_started/benchmarks.rst: the better of two batch sizes, the best epoch
     ("BYOL, lightly", 200, "2", "86.9", ""),
     ("SimCLR, lightly", 200, "2", "84.8", ""),
@@ -489,20 +551,32 @@ PUBLISHED = [  # name, epochs, views, k-NN with k = 200, linear
     ("BYOL, solo-learn", 1000, "2", "", "92.6"),
     ("MoCo v3, solo-learn", 1000, "2", "", "93.1"),
 ]
+FAST = {"--method": "mmd-band", "--views": "4"}  # recipes/cifar10-fast.toml, which the options are beside
+IN_WORDS = {"--view-saturation": "stronger colours", "--view-hue": "stronger colours",
+            "--view-solarise": "solarising"}
 
 
 def cifar10_published():
-    """Whole images of the test set; views as in the options, or the recipe's four."""
-    rows = []
+    """Whole images of the test set, over seeds."""
+    runs = []
     for run in records("cifar10-test.jsonl"):
-        found = {r["protocol"]: f"**{100 * r['accuracy']:.1f}**" for r in run["eval"] if "whole" in r["view"]}
-        if not found:
-            continue
-        given = run["options"].split()
-        views = given[given.index("--views") + 1] if "--views" in given else "4"
-        rows.append(["`mmd-band`", f"{run['step']['epoch']}", views, found["lightly-knn"], found["linear"]])
-    rows += [[name, f"{epochs}", *rest] for name, epochs, *rest in PUBLISHED]
-    return markdown(["", "epochs", "views", "k-NN (k = 200)", "linear probe"], rows)
+        words = run["options"].split()
+        options = FAST | dict(zip(words[::2], words[1::2]))
+        found = {r["protocol"]: 100 * r["accuracy"] for r in run["eval"] if "whole" in r["view"]}
+        if found:
+            runs.append({**run, "run": "", "seed": int(options.pop("--seed", 0)), "options": options,
+                         "metrics": found})
+    rows = []
+    for of in samples(runs, lambda run: tuple(sorted(run["options"].items()))).values():
+        options = of[0]["options"]
+        more = dict.fromkeys(IN_WORDS.get(name, f"`{name} {value}`") for name, value in options.items()
+                             if name not in (*FAST, "--epochs"))
+        knn, linear = (spread([run["metrics"][name] for run in of]) for name in ("lightly-knn", "linear"))
+        rows.append([", ".join([f"`{options['--method']}`", *more]), f"{of[0]['step']['epoch']}", options["--views"],
+                     f"**{knn}**", f"**{linear}**", ""])
+    rows += [[name, f"{epochs}", views, knn, "", linear] for name, epochs, views, knn, linear in PUBLISHED]
+    return markdown(["", "epochs", "views", "k-NN, lightly's (k = 200, T = 0.1)", "linear, L-BFGS on frozen features",
+                     "linear, trained along with the network"], rows)
 
 
 # ---- predictions ---------------------------------------------------------------------------------
@@ -526,7 +600,9 @@ def reproduction_times():
 
 
 TABLES = {f"selectivity-{data}-{column}": lambda d=data, c=column: selectivity(d, c)
-          for data in ("disk", "imagenette", "cifar10", "cifar10-32px") for column in COLUMNS}
+          for data, columns in (("disk", COLUMNS), ("imagenette", ("score", "rank")),
+                                ("cifar10", COLUMNS), ("cifar10-32px", ("score", "rank")))
+          for column in columns}
 TABLES.update({
     "selectivity-long": selectivity_long,
     "textures-disks": textures_disks,
@@ -535,6 +611,7 @@ TABLES.update({
     "python-calls": python_calls,
     "python-batches": python_batches,
     "python-step": python_step,
+    "python-example": python_example,
     "demo": demo,
     "demo-gains": demo_gains,
     "readme-demo": readme_demo,
@@ -586,12 +663,15 @@ def made_by_program(arguments):
     return done.stdout
 
 
-FIGURES = {"docs/dynamics-imagenette.svg": ["figure-dynamics", "--records", "results/figure-dynamics.jsonl"]}
+FIGURES = {  # drawn by zonal reproduce; those of results/variance.md take too long and are outputs
+    "docs/dynamics-imagenette.svg": ["figure-dynamics", "--records", "results/figure-dynamics.jsonl", "--print"],
+    "docs/kernels.svg": ["figure-kernels"],
+}
 
 
 def drawn(name):
     with tempfile.TemporaryDirectory() as folder:
-        made_by_program(["reproduce", *FIGURES[name], "--print", "--out", folder])
+        made_by_program(["reproduce", *FIGURES[name], "--out", folder])
         return (pathlib.Path(folder) / pathlib.Path(name).name).read_text(encoding="utf-8")
 
 

@@ -18,6 +18,7 @@
 #include "cli/common/man.h"
 #include "cli/common/progress.h"
 #include "cli/data/data.h"
+#include "cli/eval/model_card.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/thread.h"
@@ -52,7 +53,7 @@ static void print_overview(FILE *stream) {
     for (int i = 0; i < COMMANDS; i++)
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n\"zonal COMMAND --help\" explains one command; \"zonal --version\" prints "
-          "the\nversion.\n",
+          "the\nversion and, where it is known, the commit.\n",
           stream);
 }
 
@@ -81,7 +82,8 @@ static int run(int argc, char **argv) {
         return ZONAL__EXIT_USAGE;
     }
     if (strcmp(first, "--version") == 0) {
-        printf("zonal %s\n", zonal_version());
+        printf("zonal %s%s%s\n", zonal_version(), zonal__commit[0] ? ", commit " : "",
+               zonal__commit);
         return ZONAL__EXIT_OK;
     }
     if (strcmp(first, "help") == 0 && argc > 2) {

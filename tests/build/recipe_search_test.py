@@ -3,6 +3,7 @@
 ZONAL_PROGRAM is the program to test."""
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -58,8 +59,29 @@ def test_search():
             assert result["part"] == "val" and result["train"] + result["test"] == 400, result
         assert not os.path.exists("runs/larger/checkpoints")
 
-    @case("what has a record is not made again")
+    @case("a record says what made it, and how it was asked for")
     def _():
+        with open("runs/records.jsonl", encoding="utf-8") as file:
+            two, larger = map(json.loads, file)
+        said = subprocess.check_output([PROGRAM, "--version"], text=True).strip()
+        for line in (two, larger):
+            made = f"zonal {line['version']}" + (f", commit {line['commit']}" if line["commit"] else "")
+            assert made == said and line["device"], line
+            assert (line["steps"], line["batch"], line["seed"]) == (2, 16, 0), line
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", line["date"]), line["date"]
+        assert two["images"] == larger["images"]
+        assert [(key, two["configuration"].get(key), larger["configuration"].get(key))
+                for key in sorted(two["configuration"] | larger["configuration"])
+                if two["configuration"].get(key) != larger["configuration"].get(key)] == \
+            [("eval-side", None, "12"), ("lr", "0.002", None), ("views", "2", None)], (two, larger)
+
+    @case("what has a record is not made again, be it of before there was more in it than results")
+    def _():
+        with open("runs/records.jsonl", encoding="utf-8") as file:
+            kept = [{key: line[key] for key in ("run", "options", "step", "monitor", "eval")}
+                    for line in map(json.loads, file)]
+        with open("runs/records.jsonl", "w", encoding="utf-8") as file:
+            file.write("".join(json.dumps(line) + "\n" for line in kept))
         before = os.path.getmtime("runs/larger")
         assert len(search()[1]) == 2
         assert os.path.getmtime("runs/larger") == before

@@ -4,6 +4,7 @@ and a first half at another S.
 ZONAL_PROGRAM is the program to test."""
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -25,6 +26,22 @@ def setting(run, name):
         return next(line.split("#")[0].split("=")[1].strip() for line in file if line.startswith(name + " ="))
 
 
+def made_by(line):
+    """What the program says of itself, and of a device that it lists."""
+    _, version, *commit = re.split(r",? ", subprocess.check_output([PROGRAM, "--version"], text=True).strip())
+    listed = json.loads(subprocess.check_output([PROGRAM, "devices", "--json"], text=True))["devices"]
+    assert line["device"] in [entry["model"] for entry in listed], line["device"]
+    assert (line["version"], line["commit"]) == (version, commit[-1] if commit else ""), line
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", line["date"]), line["date"]
+    return True
+
+
+def differing(a, b):
+    """The options that were asked for, or decided, in which two records differ."""
+    return {key for part in ("configuration", "decided") for key in a[part] | b[part]
+            if a[part].get(key) != b[part].get(key)}
+
+
 def test_runs():
     @case("a record for each method and seed, with the method's own options and KL's usual temperature")
     def _():
@@ -36,8 +53,22 @@ def test_runs():
         assert setting("demo-susreg-slices-8-S5-0", "slices") == "8"
         assert setting("demo-kl-heat-S5-1", "t") == '"2/d"' and setting("demo-kl-heat-t-5-d-S5-1", "t") == '"5/d"'
 
-    @case("what has a record is not made again")
+    @case("a record says what made it, and how it was asked for: seeds differ in nothing else")
     def _():
+        _, lines = runs(METHODS="kl-heat", VALUES="5")
+        assert all(made_by(line) and line["steps"] == 2 and line["batch"] == 16 for line in lines)
+        sliced, kl, warmer, _, other, _ = lines
+        assert sliced["configuration"]["slices"] == "8" and "seed" not in sliced["configuration"]
+        assert sliced["configuration"]["selectivity"] == "5" and float(sliced["decided"]["gain"]) > 0
+        assert (kl["seed"], other["seed"]) == (0, 1) and differing(kl, other) == set()
+        assert kl["images"] == other["images"] and differing(kl, warmer) == {"t", "gain"}
+
+    @case("what has a record is not made again, be it of before there was more in it than results")
+    def _():
+        with open("runs/records.jsonl", encoding="utf-8") as file:
+            kept = [line.split(', "steps":')[0] + "}" for line in file]
+        with open("runs/records.jsonl", "w", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in kept))
         before = os.path.getmtime("runs/demo-kl-heat-S5-0")
         _, lines = runs(METHODS="kl-heat susreg:slices=16", VALUES="5")
         assert [line["method"] for line in lines[6:]] == ["susreg:slices=16"], lines[6:]

@@ -38,7 +38,13 @@ says 0 "usage: zonal COMMAND" help
 says 0 "usage: zonal sample" help sample
 says 0 "usage: zonal sample" sample --help
 says 0 "usage: zonal sample" sample uniform --n 3 -h
-says 0 "zonal $(sed -n 's/^#define ZONAL_VERSION_[A-Z]* //p' ../../include/zonal/status.h | paste -sd.)" --version
+version=$(sed -n 's/^#define ZONAL_VERSION_[A-Z]* //p' ../../include/zonal/status.h | paste -sd.)
+says 0 "zonal $version" --version
+names_commit() { # where git can tell it
+    if [[ ! -e ../../.git ]] || ! git -C ../.. rev-parse HEAD >/dev/null; then return; fi
+    [[ $("$zonal" --version) =~ ^zonal\ $version,\ commit\ [0-9a-f]{12}$ ]]
+}
+check "zonal --version names the commit" names_commit
 usage_error "there is no command sampel; did you mean sample?" sampel
 usage_error "there is no command frobnicate" frobnicate
 usage_error "there is no command frobnicate" help frobnicate

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, case, run, run_tests, skip
+from harness import PROGRAM, SOURCE, case, run, run_tests, skip
 from matrices import NETWORK, TEXTURES, TINY, make_images, records, reproduce
 
 SEED = int(os.environ.get("ZONAL_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -55,6 +55,36 @@ def wait_for(condition, process, seconds=60):
 def checkpoints(folder):
     return {p for p in glob.glob(f"{folder}/runs/*/checkpoints/step-*.safetensors")
             if "step-00000000" not in p}
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def alike(made, kept, least=0.0):
+    """Two texts with the same words, and numbers that differ by a percent, or "least": what was measured moves
+    in its last digit where sums are added up in another order, and a curve by that."""
+    number = re.compile(r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+    made, kept = (number.split(" ".join(text.split())) for text in (made, kept))
+    return made[::2] == kept[::2] and all(abs(float(x) - float(y)) <= max(0.01 * abs(float(y)), least)
+                                          for x, y in zip(made[1::2], kept[1::2]))
+
+
+def test_variance():
+    def read(*path):
+        with open(os.path.join(*path), encoding="utf-8") as file:
+            return file.read()
+
+    @case("figure-variance: numbers and drawings, against directions and batch, are those of results/variance.md")
+    def _():
+        done = reproduce("figure-variance", "--out", "f")
+        assert done.returncode == 0, done.stderr
+        blocks = re.findall(r"```\n(.*?)```", read(SOURCE, "results/variance.md"), re.DOTALL)
+        assert len(blocks) == 2
+        assert alike(done.stdout, f"{blocks[0]}f/variance.svg\n{blocks[1]}f/variance-batch.svg\n"), done.stdout
+        for name in ("variance.svg", "variance-batch.svg"):
+            assert alike(read("f", name), read(SOURCE, "docs", name), 0.1), name
+
+    shutil.rmtree("f")
 
 
 # ---- whole tables --------------------------------------------------------------------------------
@@ -430,5 +460,5 @@ def test_moved():
 if sys.argv[1:] == ["long"]:
     run_tests(long_killed)
 else:
-    run_tests(test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
+    run_tests(test_variance, test_textures, test_pretrain, test_galaxy10, test_dynamics, test_killed, test_stopped,
               test_moved)

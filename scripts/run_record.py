@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What made a run, for its record: one JSON object.
+
+    scripts/run_record.py PROGRAM VERSION RUN
+
+VERSION is what "PROGRAM --version" said when the run began: the program may have been built anew since. As in the
+records of zonal reproduce (src/reproduce/records.h):
+
+    steps, batch                     how long the run was, and the images of a step
+    configuration                    options that were asked for, but for the seed and where the images lie
+    decided                          what the program made of options that were left to it
+    images                           a checksum of the run's record of its images; another than theirs
+    device, version, commit, date    commit is empty where the program does not know it
+"""
+import datetime
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+# They say how fast, where and how often (zonal__run_setting_counts), or where the images lie.
+NO_SETTINGS = {"seed", "threads", "workers", "data-location", "graph", "bucket-size", "device", "log-every", "keep",
+               "quiet", "checkpoint-every", "checkpoint-minutes", "tensorboard", "out", "config",
+               "autotune-cache", "data", "class-list"}
+LINE = re.compile(r'([\w-]+) = (?:"((?:[^"\\]|\\.)*)"|(\S+)) +# (.*)')
+
+
+def read_settings(run):
+    """Key: value and where it is from, as in config.toml; without the folder of a file of weights."""
+    with open(os.path.join(run, "config.toml"), encoding="utf-8") as file:
+        found = [LINE.match(line).groups() for line in file if line.strip()]
+    return {key: ((os.path.basename(text) if key == "init" else text) if bare is None else bare, source)
+            for key, text, bare, source in found}
+
+
+def last_step(run):
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        return [line for line in map(json.loads, file) if line["kind"] == "step"][-1]["step"]
+
+
+def model(program, device):
+    done = subprocess.run([program, "devices", "--json"], capture_output=True, text=True, check=True)
+    return next(entry["model"] or entry["name"] for entry in json.loads(done.stdout)["devices"]
+                if entry["name"].startswith(device))
+
+
+def made_by(program, version, run):
+    settings = read_settings(run)
+    counting = {key: of for key, of in settings.items() if key not in NO_SETTINGS}
+    with open(os.path.join(run, "data.txt"), "rb") as file:
+        images = hashlib.sha256(file.read()).hexdigest()[:16]
+    _, number, *commit = re.split(r",? ", version)  # "zonal 0.1.0, commit be71a7a7f552"
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "steps": last_step(run),
+        "batch": int(settings["batch"][0]),
+        "configuration": {key: value for key, (value, source) in counting.items() if not source.endswith("default")},
+        "decided": {key: source.split()[1] if source.startswith("here ") else value
+                    for key, (value, source) in counting.items() if " by " in source},
+        "images": images,
+        "device": model(program, settings["device"][0]),
+        "version": number,
+        "commit": commit[-1] if commit else "",
+        "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    print(json.dumps(made_by(*sys.argv[1:])))
