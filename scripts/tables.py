@@ -41,7 +41,7 @@ def markdown(head, rows):
 # What may differ between runs of one mean: the seed, what was found, and as in src/reproduce/records.h
 # what made them. Of "step" and "eval" some members are settings.
 FREE = {"where", "seed", "escape", "step", "monitor", "eval", "metrics", "curve", "projector", "backbone",
-        "seconds", "train_seconds", "wall", "device", "version", "commit", "date"}
+        "seconds", "at_once", "train_seconds", "wall", "device", "version", "commit", "date"}
 OF_PARTS = {"step": ("step", "epoch"), "eval": ("protocol", "features")}
 
 
