@@ -8,18 +8,21 @@ void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_
     *w = (zonal__collapse_watch){.policy = *policy, .dispersed_from = -1};
 }
 
-/* MMD and KSD leave collapse by degrees, and at 1.15 f* they are still near it; KL at once. */
-const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family) {
+/* MMD and KSD leave collapse by degrees, and at 1.15 f* they are still near it; KL at once. A
+ * larger t raises f* too, but the gain of a given selectivity more. */
+const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family,
+                                   zonal_gain gain) {
     switch (discrepancy) {
     case ZONAL_DISCREPANCY_KL:
-        return family == ZONAL_FAMILY_HEAT ? "give --margin 1.15 or more, or a larger --t"
-                                           : "give --margin 1.15 or more";
+        return family == ZONAL_FAMILY_HEAT && gain == ZONAL_GAIN_SELECTIVITY
+                   ? "give --margin 1.15 instead of --selectivity, or a larger --t beside it"
+                   : "give --margin 1.15 or more instead";
     case ZONAL_DISCREPANCY_SUSREG:
-        return "give --selectivity 20, or a --gain of many times the threshold";
+        return "give --selectivity 20 instead, or a --gain of many times the threshold";
     case ZONAL_DISCREPANCY_SIGREG:
-        return "give --selectivity 20, or a --gain above the threshold";
+        return "give --selectivity 20 instead, or a --gain above the threshold";
     default:
-        return "give --selectivity 10, or a --gain of many times the threshold";
+        return "give --selectivity 10 instead, or a --gain of many times the threshold";
     }
 }
 
@@ -28,9 +31,10 @@ static void describe(const zonal__collapse_watch *w, int64_t step, const char *w
     const zonal_objective_info *weight = &w->policy.weight;
     char remedy[160] = "lower --lr, or raise --lambda or --gain", scale[40] = "";
     if (weight->gain < weight->threshold)
-        snprintf(remedy, sizeof remedy, "the gain %.4g is below the threshold f* = %.4g; %s",
-                 weight->gain, weight->threshold,
-                 zonal__collapse_remedy(w->policy.discrepancy, weight->plan.family));
+        snprintf(
+            remedy, sizeof remedy, "the gain %.4g is below the threshold f* = %.4g; %s",
+            weight->gain, weight->threshold,
+            zonal__collapse_remedy(w->policy.discrepancy, weight->plan.family, w->policy.gain));
     if (!isnan(monitor->scale)) snprintf(scale, sizeof scale, ", scale %.2g of 1", monitor->scale);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
@@ -51,36 +55,45 @@ zonal_status zonal__collapse_check(zonal__collapse_watch *w, int64_t step,
     return w->policy.ends_run ? ZONAL_FAIL(ZONAL_NUMERIC, "%s", sentence) : ZONAL_OK;
 }
 
+/* Temperatures t d and selectivities at which KL under the heat kernel is above its threshold. */
+static const struct {
+    double t, selectivity;
+    const char *name;
+} offers[] = {{3, 10, "--t 3/d --selectivity 10, for photographs 4/d and 20"},
+              {4, 20, "--t 4/d --selectivity 20"}};
+enum { OFFERS = sizeof offers / sizeof offers[0] };
+
+/* NULL: none has a larger selectivity. */
+static const char *offer(const zonal__collapse_policy *p) {
+    const zonal_objective_info *weight = &p->weight;
+    if (p->discrepancy != ZONAL_DISCREPANCY_KL || weight->plan.family != ZONAL_FAMILY_HEAT)
+        return NULL;
+    for (int i = 0; i < OFFERS; i++)
+        if (offers[i].t > 1.01 * weight->plan.parameter * (double)weight->plan.dim &&
+            offers[i].selectivity > 1.2 * weight->selectivity)
+            return offers[i].name;
+    return NULL;
+}
+
 /* A larger selectivity is a smaller gain, which has to stay above the collapse threshold. */
 static void describe_plateau(const zonal__collapse_policy *p, char remedy[ZONAL__COLLAPSE_REMEDY]) {
     static const double most = 40, least_margin = 1.15; /* the most that has been tried */
-    const zonal_objective_info *weight = &p->weight;
-    const double t = weight->plan.parameter * (double)weight->plan.dim;
-    double limit = most;
-    if (!(weight->selectivity > 0)) {
+    const double s = p->weight.selectivity, margin = p->weight.margin;
+    const double limit = margin > 0 ? fmin(most, s * margin / least_margin) : most;
+    if (!(s > 0))
         snprintf(remedy, ZONAL__COLLAPSE_REMEDY, "lower --gain");
-        return;
-    }
-    if (weight->margin > 0) limit = fmin(most, weight->selectivity * weight->margin / least_margin);
-    if (limit >= 1.2 * weight->selectivity)
+    else if (limit >= 1.2 * s)
         snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
-                 "a larger --selectivity leaves it sooner (it is %.3g; up to %.3g)",
-                 weight->selectivity, limit);
-    else if (p->discrepancy == ZONAL_DISCREPANCY_KL && weight->plan.family == ZONAL_FAMILY_HEAT &&
-             t < 3.9)
+                 "a larger --selectivity leaves it sooner (it is %.3g; up to %.3g)", s, limit);
+    else if (offer(p))
         snprintf(
             remedy, ZONAL__COLLAPSE_REMEDY,
             "a larger --selectivity (it is %.3g) leaves it sooner, and collapses unless --t is "
             "larger too: %s",
-            weight->selectivity,
-            t < 2.9 ? "--t 3/d --selectivity 10, for photographs 4/d and 20"
-                    : "--t 4/d --selectivity 20");
+            s, offer(p));
     else
-        snprintf(
-            remedy, ZONAL__COLLAPSE_REMEDY,
-            "a larger --batch or a weaker augmentation leaves it sooner; --selectivity is %.3g "
-            "and has no room",
-            weight->selectivity);
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
+                 "a larger --batch or a weaker augmentation leaves it sooner");
 }
 
 /* Every run is dispersed and unaligned for a while after its warm-up; a tenth of it is long. */

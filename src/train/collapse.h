@@ -26,6 +26,7 @@ typedef struct zonal__collapse_policy {
     int64_t warmup, total; /* steps */
     /* Of uniformity; they decide which remedy is named. */
     zonal_discrepancy discrepancy;
+    zonal_gain gain;
     zonal_objective_info weight;
 } zonal__collapse_policy;
 
@@ -36,8 +37,10 @@ typedef struct zonal__collapse_watch {
     int plateau_said;
 } zonal__collapse_watch;
 
-/* What raises a gain that is below the collapse threshold: "give --margin 1.15 or more ...". */
-const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family);
+/* What to give in place of a gain that is below the collapse threshold: "give --margin 1.15 ...".
+ */
+const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family,
+                                   zonal_gain gain);
 
 void zonal__collapse_watch_init(zonal__collapse_watch *watch, const zonal__collapse_policy *policy);
 

@@ -231,6 +231,7 @@ static void begin_watch(zonal__training_work *w) {
         .warmup = t->trainer.schedule.warmup,
         .total = t->trainer.schedule.total,
         .discrepancy = t->trainer.objective.loss.discrepancy,
+        .gain = t->trainer.objective.gain,
         .weight = t->weight};
     zonal__collapse_watch_init(&w->watch, &policy);
 }

@@ -452,12 +452,16 @@ static void test_collapse_warns(void) {
     CHECK(zonal__collapse_check(&w, 15, &point, said) == ZONAL_OK && said[0]); /* once more */
     w = watch_of(0, 1);
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
-    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 10"), "%s",
-              said);
+    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 10 "),
+              "%s", said);
     w.policy.discrepancy = ZONAL_DISCREPANCY_KL;
     w.collapsed = 0;
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
-    CHECK_MSG(strstr(said, "give --margin 1.15 or more, or a larger --t"), "%s", said);
+    CHECK_MSG(strstr(said, "give --margin 1.15 or more instead"), "%s", said);
+    w.policy.gain = ZONAL_GAIN_SELECTIVITY;
+    w.collapsed = 0;
+    CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
+    CHECK_MSG(strstr(said, "instead of --selectivity, or a larger --t beside it"), "%s", said);
 }
 
 /* Directions say nothing of a collapse to the origin. */
@@ -517,6 +521,9 @@ static void test_plateau_remedy(void) {
     static const char *const wide[][2] = {{"t", "3/d"}, {"selectivity", "10"}, {NULL}},
                              *const wider[][2] = {{"t", "4/d"}, {"selectivity", "20"}, {NULL}},
                              *const widest[][2] = {{"t", "4/d"}, {"selectivity", "40"}, {NULL}},
+                             *const between[][2] = {{"t", "2.89/d"}, {"margin", "1.15"}, {NULL}},
+                             *const beyond[][2] = {{"t", "3.5/d"}, {"margin", "1.15"}, {NULL}},
+                             *const fixed[][2] = {{"gain", "1"}, {NULL}},
                              *const near[][2] = {{"t", "3/d"}, {"selectivity", "14"}, {NULL}},
                              *const usual[][2] = {{"selectivity", "10"}, {NULL}},
                              *const most[][2] = {{"selectivity", "40"}, {NULL}};
@@ -529,6 +536,9 @@ static void test_plateau_remedy(void) {
         {"kl-heat", NULL, "--t 3/d --selectivity 10, for photographs 4/d and 20"},
         {"kl-heat", near, "unless --t is larger too: --t 4/d --selectivity 20"},
         {"kl-heat", wide, "(it is 10; up to 14."},
+        {"kl-heat", between, "unless --t is larger too: --t 4/d --selectivity 20"}, /* S = 13 */
+        {"kl-heat", beyond, "a larger --batch or a weaker augmentation"},           /* S = 25 */
+        {"kl-heat", fixed, "a larger --batch or a weaker augmentation"},            /* S = 37 */
         {"kl-heat", widest, "a larger --batch or a weaker augmentation"},
     };
     char said[ZONAL__COLLAPSE_SENTENCE];
@@ -543,7 +553,8 @@ static void test_plateau_remedy(void) {
     }
     CHECK(weight_of("kl-heat", wide).margin >= 1.15 && weight_of("kl-heat", wider).margin >= 1.15);
     CHECK(weight_of("mmd-heat", most).margin >= 1.15 && weight_of("susreg", most).margin >= 1.15);
-    CHECK(weight_of("kl-heat", usual).margin < 1); /* what the sentence warns of */
+    CHECK(weight_of("kl-heat", usual).margin < 1); /* what the sentences warn of, and a remedy */
+    CHECK(weight_of("kl-heat", wide).margin > 1);
 }
 
 /* No projections of a few steps have the rank of uniform points. */

@@ -274,9 +274,9 @@ def test_methods():
     def _():
         done = train(*TEXTURES, "--steps", 1, "--gain", "unit", "--out", "h")
         assert done.returncode == 0 and "below the collapse threshold" in done.stderr, done.stderr
-        assert "give --selectivity 10" in done.stderr and done.stderr.count("\n") == 1
+        assert "give --selectivity 10 instead" in done.stderr and done.stderr.count("\n") == 1
         done = train(*tiny(method="kl-heat"), "--steps", 1, "--gain", 0.2, "--out", "hk")
-        assert done.returncode == 0 and "give --margin 1.15 or more" in done.stderr, done.stderr
+        assert done.returncode == 0 and "give --margin 1.15 or more instead" in done.stderr, done.stderr
 
     @case("collapse: a warning that names the number and the remedy; or an end")
     def _():
@@ -292,7 +292,7 @@ def test_methods():
         shrink = ["--method", "sigreg", "--slices", 16, "--gain", 1e-4, "--lr", 3e-2, "--warmup", 0, "--steps", 80]
         done = train(*tiny(width=0.0625), *shrink, "--out", "o")
         assert done.returncode == 0 and "collapsed, says the scale" in done.stderr, done.stderr
-        assert "give --selectivity 20, or a --gain above the threshold" in done.stderr, done.stderr
+        assert "give --selectivity 20 instead, or a --gain above the threshold" in done.stderr, done.stderr
         assert re.search(r"rank +scale\n", done.stdout) and "nan" not in done.stdout, done.stdout
         seen = [l for l in lines("o") if l["kind"] == "monitor"]
         assert all(l["rho"] is None for l in seen) and seen[0]["scale"] > 0.1 > seen[-1]["scale"] > 0, seen

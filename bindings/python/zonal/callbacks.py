@@ -131,7 +131,8 @@ class CollapseMonitor:
         elif 0 < values.get("margin", math.inf) < 1:
             sentence = (
                 f"the loss's gain is {values['margin']:.3g} times the collapse threshold: with strong "
-                "augmentation training will collapse; give SphereJEPALoss selectivity=10, or for KL margin=1.15"
+                "augmentation training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL "
+                "margin=1.15)"
             )
         else:
             return

@@ -182,12 +182,12 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
     zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
                      weight->threshold, weight->margin, selectivity);
     if (weight->margin < 1)
-        zonal__train_warn(
-            print,
-            "the gain %.4g is below the collapse threshold %.4g: with strong "
-            "augmentation training will collapse; %s",
-            weight->gain, weight->threshold,
-            zonal__collapse_remedy(t->trainer.objective.loss.discrepancy, weight->plan.family));
+        zonal__train_warn(print,
+                          "the gain %.4g is below the collapse threshold %.4g: with strong "
+                          "augmentation training will collapse; %s",
+                          weight->gain, weight->threshold,
+                          zonal__collapse_remedy(t->trainer.objective.loss.discrepancy,
+                                                 weight->plan.family, t->trainer.objective.gain));
 }
 
 static void say_init(zonal__train_print *print, const char *path,
