@@ -293,17 +293,18 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of a cell that has the machine for itself, by at most the last 64 of them, since machines change.
- * Records of earlier versions do not say how many ran at once: they count as if alone. */
+/* Of at most the last 64 of them, since machines change; those that say how many cells ran at once
+ * ("known"), for so many, or the others. */
 static double median_seconds(const zonal__matrix *matrix, const char *data,
-                             const zonal__records *records) {
+                             const zonal__records *records, double at_once, int known) {
     double seconds[64];
     int count = 0;
     for (int64_t i = records->count - 1; i >= 0 && count < 64; i--) {
         const zonal__record *r = &records->at[i];
         double s = zonal__flat_number(&r->flat, "seconds");
-        double at_once = zonal__flat_number(&r->flat, "at_once");
-        if (at_once > 1) s /= at_once;
+        double together = zonal__flat_number(&r->flat, "at_once");
+        if ((together >= 1 && isfinite(together)) != known) continue;
+        if (known) s *= at_once / together;
         if (strcmp(r->experiment, matrix->experiment->name) == 0 && s > 0 && isfinite(s) &&
             strcmp(r->variant, matrix->variant) == 0 && (!data || strcmp(r->data, data) == 0))
             seconds[count++] = s;
@@ -315,7 +316,9 @@ static double median_seconds(const zonal__matrix *matrix, const char *data,
 
 double zonal__matrix_seconds(const zonal__matrix *matrix, const zonal__cell *cell,
                              const zonal__records *records, double at_once) {
-    double seconds = median_seconds(matrix, matrix->set[cell->set].set->name, records);
-    if (isnan(seconds)) seconds = median_seconds(matrix, NULL, records);
-    return seconds * at_once;
+    const char *const sets[] = {matrix->set[cell->set].set->name, NULL};
+    double seconds = NAN;
+    for (int i = 0; i < 4 && isnan(seconds); i++)
+        seconds = median_seconds(matrix, sets[i / 2], records, at_once, i % 2 == 0);
+    return seconds;
 }

@@ -72,7 +72,8 @@ const zonal__record *zonal__matrix_record(const zonal__matrix *matrix, const zon
 
 /* How many seconds the cell will take while so many run at once: the median of what cells of this
  * data set have taken, or of any data set, under the same variant; NaN where nothing is known.
- * Cells share the machine: two at once take twice as long each. */
+ * Cells share the machine: two at once take twice as long each. Records that do not say how many
+ * ran at once count where there are no others, as if it had been so many. */
 double zonal__matrix_seconds(const zonal__matrix *matrix, const zonal__cell *cell,
                              const zonal__records *records, double at_once);
 

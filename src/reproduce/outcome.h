@@ -12,7 +12,7 @@ typedef struct zonal__outcome {
     const zonal__cell *cell;
     const char *run;                              /* its folder */
     double seconds;                               /* training and evaluations, with their starts */
-    double at_once;                               /* cells in that time, on the average */
+    double at_once;                               /* cells in that time, on the average; or NaN */
     const char *device, *commit, *version, *date; /* "NVIDIA H200" ... */
 } zonal__outcome;
 

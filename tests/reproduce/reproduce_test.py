@@ -392,7 +392,9 @@ def test_stopped():
         done = reproduce(*LONG, "--out", "w", "--minutes", 0.005)
         assert done.returncode == 0 and time.monotonic() - began < 30, done.stderr
         assert reproduce(*LONG, "--out", "w", "--quiet").returncode == 0
-        seconds = max(r["seconds"] for r in records("w/records.jsonl"))
+        found = records("w/records.jsonl")
+        assert any(r["at_once"] is None for r in found) and any(r["at_once"] == 1 for r in found)  # one was cut
+        seconds = max(r["seconds"] for r in found)
         more = [*LONG, "--out", "w", "--seeds", "1"]
         done = reproduce(*more, "--dry-run")
         predicted = [int(s) for s in re.findall(r"to run, (\d+) s", done.stdout)]

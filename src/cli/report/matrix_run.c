@@ -73,24 +73,20 @@ static int is_running(const job *j) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* How many cells will run at once, of so many that are left. */
-static double at_once(const zonal__matrix_run_options *options, int64_t left) {
-    return (double)(left < options->parallel ? left : options->parallel);
-}
-
-/* Seconds that the rest of a cell takes; NaN: not known. */
-static double seconds_left(const runner *r, const job *j) {
-    int64_t left = r->matrix->count - r->result->done - r->result->failed;
-    double whole = zonal__matrix_seconds(r->matrix, j->cell, r->records, at_once(r->options, left));
+/* Seconds that the rest of a cell takes while so many run at once; NaN: not known. */
+static double seconds_left(const runner *r, const job *j, int64_t at_once) {
+    double whole = zonal__matrix_seconds(r->matrix, j->cell, r->records, (double)at_once);
     return isnan(whole) ? NAN : fmax(whole - j->before, 0);
 }
 
 /* A cell that no sitting of this length could finish is begun all the same, and cut. */
 static int fits(const runner *r, const job *j) {
     const double limit = 60 * r->options->minutes;
-    const double left = limit - (now() - r->began), needed = seconds_left(r, j);
+    const double left = limit - (now() - r->began);
     if (limit == 0) return 1;
-    return left > 0 && (isnan(needed) || needed <= left || needed > limit);
+    if (left <= 0) return 0;
+    if (seconds_left(r, j, 1) > limit) return 1;
+    return !(seconds_left(r, j, r->running + 1) > left);
 }
 
 static int is_late(const runner *r) {
@@ -249,9 +245,10 @@ static void say_done(const runner *r, const job *j) {
             100 * zonal__record_metric(record, column->metric), j->before + j->spent);
 }
 
-/* Cells that ran beside a cell, with it, on the average. Seconds are counted by rounds of the loop,
- * so that of a cell of a moment is not exact. */
+/* Cells that ran beside a cell, with it, on the average; NaN where earlier sittings count. Seconds
+ * are counted by rounds of the loop, so that of a cell of a moment is not exact. */
 static double shared_by(const runner *r, const job *j) {
+    if (j->before > 0) return NAN;
     return fmin(fmax(1, j->shared / j->spent), (double)r->options->parallel);
 }
 
@@ -485,7 +482,7 @@ void zonal__matrix_list(const zonal__matrix *matrix, const zonal__matrix_run_opt
     int64_t left = 0, unknown = 0;
     for (int64_t i = 0; i < matrix->count; i++)
         left += !zonal__matrix_record(matrix, &matrix->cell[i], records);
-    const double together = at_once(options, left);
+    const double together = (double)(left < options->parallel ? left : options->parallel);
     for (int64_t i = 0; i < matrix->count; i++) {
         const zonal__cell *cell = &matrix->cell[i];
         char title[ZONAL__CELL_NAME];
