@@ -18,6 +18,7 @@
 set -euo pipefail
 program=$1 recipe=$2 data=$3 folder=$4
 limit=${SECONDS_LEFT:-1000000000}
+python3 "$(dirname "$0")/run_record.py" --check "$program" # before hours are spent
 mkdir -p "$folder"
 evaluation=
 failed=0
@@ -87,7 +88,7 @@ while IFS='|' read -r name options evals _; do
     fi
     rm -rf "${folder:?}/$name"
     read -ra given <<<"$options"
-    version=$("$program" --version)
+    version=$("$program" --version) || { failed=1; continue; }
     if timeout -s TERM "$left" "$program" train --config "$recipe" --data "$data" --eval none \
         --checkpoint-every 1000000000 --keep 1 --no-tensorboard --device "${DEVICE:-cuda}" --quiet \
         --out "$folder/$name" "${given[@]}" </dev/null; then

@@ -2,6 +2,7 @@
 """What made a run, for its record: one JSON object.
 
     scripts/run_record.py PROGRAM VERSION RUN
+    scripts/run_record.py --check PROGRAM        status 1 where the program does not tell what is needed
 
 VERSION is what "PROGRAM --version" said when the run began: the program may have been built anew since. As in the
 records of zonal reproduce (src/reproduce/records.h):
@@ -40,10 +41,26 @@ def last_step(run):
         return [line for line in map(json.loads, file) if line["kind"] == "step"][-1]["step"]
 
 
+def said_by(program, *arguments):
+    try:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"run_record: \"{program} {' '.join(arguments)}\" failed, so a run could not be recorded: {error}")
+
+
+def models(program):
+    devices = json.loads(said_by(program, "devices", "--json"))["devices"]
+    return {entry["name"]: entry["model"] or entry["name"] for entry in devices}
+
+
 def model(program, device):
-    done = subprocess.run([program, "devices", "--json"], capture_output=True, text=True, check=True)
-    return next(entry["model"] or entry["name"] for entry in json.loads(done.stdout)["devices"]
-                if entry["name"].startswith(device))
+    return next(model for name, model in models(program).items() if name.startswith(device))
+
+
+def parts_of(version):
+    """"zonal 0.1.0, commit be71a7a7f552": number and commit."""
+    _, number, *commit = re.split(r",? ", version)
+    return number, commit[-1] if commit else ""
 
 
 def made_by(program, version, run):
@@ -51,7 +68,7 @@ def made_by(program, version, run):
     counting = {key: of for key, of in settings.items() if key not in NO_SETTINGS}
     with open(os.path.join(run, "data.txt"), "rb") as file:
         images = hashlib.sha256(file.read()).hexdigest()[:16]
-    _, number, *commit = re.split(r",? ", version)  # "zonal 0.1.0, commit be71a7a7f552"
+    number, commit = parts_of(version)
     now = datetime.datetime.now(datetime.timezone.utc)
     return {
         "steps": last_step(run),
@@ -62,12 +79,16 @@ def made_by(program, version, run):
         "images": images,
         "device": model(program, settings["device"][0]),
         "version": number,
-        "commit": commit[-1] if commit else "",
+        "commit": commit,
         "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) == 3 and sys.argv[1] == "--check":
+        parts_of(said_by(sys.argv[2], "--version").strip())
+        models(sys.argv[2])
+    elif len(sys.argv) == 4:
+        print(json.dumps(made_by(*sys.argv[1:])))
+    else:
         sys.exit(__doc__)
-    print(json.dumps(made_by(*sys.argv[1:])))

@@ -25,6 +25,7 @@ values=${VALUES:-2 5 10 20 40}
 seeds=${SEEDS:-0}
 recipes=$(dirname "$0")/../recipes
 log_every=50
+python3 "$(dirname "$0")/run_record.py" --check "$program" # before hours are spent
 mkdir -p "$folder"
 
 case $data in

@@ -11,10 +11,12 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
-import tomllib
+
+from run_record import NO_SETTINGS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", *sorted(p.relative_to(ROOT).as_posix()
@@ -223,10 +225,13 @@ LONG = {  # a row, and its runs in results/runs/disks
 
 def disks(name):
     """A run: its settings, and the results of each kind of features."""
+    import tomllib  # of Python 3.11
     folder = ROOT / "results/runs/disks" / name
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    seed = config["seed"]
+    config = {key: value for key, value in config.items() if key not in NO_SETTINGS - {"data"}}
     results = json.loads((folder / "eval/retrieval.json").read_text(encoding="utf-8"))["results"]
-    return {"where": f"results/runs/disks/{name}", "seed": config.pop("seed"), "configuration": config,
+    return {"where": f"results/runs/disks/{name}", "seed": seed, "configuration": config,
             "metrics": {result["features"]: result for result in results}}
 
 
@@ -556,20 +561,33 @@ IN_WORDS = {"--view-saturation": "stronger colours", "--view-hue": "stronger col
             "--view-solarise": "solarising"}
 
 
+def given(run):
+    """The options of a command line: "--views 2", "--views=2" and "--fold-norms", whose value is then ""."""
+    options, name = {}, None
+    for word in shlex.split(run["options"]):
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            options[name] = value
+        elif name and not options[name]:
+            options[name] = word
+        else:
+            sys.exit(f"{run['where']}: \"{word}\" belongs to no option")
+    return options
+
+
 def cifar10_published():
     """Whole images of the test set, over seeds."""
     runs = []
     for run in records("cifar10-test.jsonl"):
-        words = run["options"].split()
-        options = FAST | dict(zip(words[::2], words[1::2]))
+        options = FAST | given(run)
         found = {r["protocol"]: 100 * r["accuracy"] for r in run["eval"] if "whole" in r["view"]}
         if found:
-            runs.append({**run, "run": "", "seed": int(options.pop("--seed", 0)), "options": options,
+            runs.append({**run, "run": "", "seed": int(options.pop("--seed", run.get("seed", 0))), "options": options,
                          "metrics": found})
     rows = []
     for of in samples(runs, lambda run: tuple(sorted(run["options"].items()))).values():
         options = of[0]["options"]
-        more = dict.fromkeys(IN_WORDS.get(name, f"`{name} {value}`") for name, value in options.items()
+        more = dict.fromkeys(IN_WORDS.get(name, f"`{name} {value}`".replace(" `", "`")) for name, value in options.items()
                              if name not in (*FAST, "--epochs"))
         knn, linear = (spread([run["metrics"][name] for run in of]) for name in ("lightly-knn", "linear"))
         rows.append([", ".join([f"`{options['--method']}`", *more]), f"{of[0]['step']['epoch']}", options["--views"],

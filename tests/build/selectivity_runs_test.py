@@ -7,8 +7,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 from harness import PROGRAM, SOURCE, case, run_tests
+
+sys.path.insert(0, f"{SOURCE}/scripts")
+from run_record import NO_SETTINGS  # noqa: E402
 
 MORE = ["--texture-count", "64", "--width", "0.0625", "--batch", "16", "--warmup", "0"]
 
@@ -40,6 +44,22 @@ def differing(a, b):
     """The options that were asked for, or decided, in which two records differ."""
     return {key for part in ("configuration", "decided") for key in a[part] | b[part]
             if a[part].get(key) != b[part].get(key)}
+
+
+def test_refused():
+    @case("a program that does not tell what made a run is refused before anything is trained")
+    def _():
+        script = f"{SOURCE}/scripts/selectivity_runs.sh"
+        done = subprocess.run([script, "/bin/false", "none", "demo"], capture_output=True, text=True)
+        assert done.returncode == 1 and "so a run could not be recorded" in done.stderr, done.stderr
+        assert not os.path.exists("none")
+
+    @case("settings that make no other experiment are those of zonal eval's means")
+    def _():
+        with open(f"{SOURCE}/src/train/run_group.c", encoding="utf-8") as file:
+            text = file.read()
+        listed = re.search(r"names\[\] = \{(.*?)\};", text[text.index("int zonal__run_setting_counts"):], re.DOTALL)[1]
+        assert NO_SETTINGS == set(re.findall(r'"([a-z-]+)"', listed)) | {"data", "class-list"}
 
 
 def test_runs():
@@ -96,4 +116,4 @@ def test_runs():
     shutil.rmtree("runs")
 
 
-run_tests(test_runs)
+run_tests(test_refused, test_runs)
