@@ -16,6 +16,7 @@
 #   SECONDS_LEFT=    no variant begins with less than a minute of these left
 #   DEVICE=cuda      where
 set -euo pipefail
+trap 'trap - INT; kill -TERM 0; exit 130' INT # a training that is stopped saves its state and ends well
 program=$1 recipe=$2 data=$3 folder=$4
 limit=${SECONDS_LEFT:-1000000000}
 python3 "$(dirname "$0")/run_record.py" --check "$program" # before hours are spent

@@ -4,7 +4,7 @@
     scripts/run_record.py PROGRAM VERSION RUN
     scripts/run_record.py --check PROGRAM        status 1 where the program does not tell what is needed
 
-VERSION is what "PROGRAM --version" said when the run began: the program may have been built anew since. As in the
+A run that was stopped before its end is refused. VERSION is what "PROGRAM --version" said when the run began: the program may have been built anew since. As in the
 records of zonal reproduce (src/reproduce/records.h):
 
     steps, batch                     how long the run was, and the images of a step
@@ -63,7 +63,15 @@ def parts_of(version):
     return number, commit[-1] if commit else ""
 
 
+def check_ended(run):
+    with open(os.path.join(run, "log.txt"), encoding="utf-8") as file:
+        ends = [line.split()[0] for line in file if line.startswith(("done: ", "stopped after "))]
+    if ends[-1:] != ["done:"]:
+        sys.exit(f"run_record: {run} did not come to its end, so it is not recorded")
+
+
 def made_by(program, version, run):
+    check_ended(run)
     settings = read_settings(run)
     counting = {key: of for key, of in settings.items() if key not in NO_SETTINGS}
     with open(os.path.join(run, "data.txt"), "rb") as file:

@@ -17,6 +17,7 @@
 # KL collapses where its gain falls below the threshold, at S = 6 under t = 2/d, so larger S go with
 # a larger t (S at the threshold: 10, 17 and 50 at t = 2.5, 3 and 4 /d).
 set -euo pipefail
+trap 'trap - INT; kill -TERM 0; exit 130' INT # a training that is stopped saves its state and ends well
 
 program=$1 folder=$2 data=$3
 shift 3

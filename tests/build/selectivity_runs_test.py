@@ -2,12 +2,15 @@
 """scripts/selectivity_runs.sh: a line for each method, S and seed, none twice, options of a method's own,
 and a first half at another S.
 ZONAL_PROGRAM is the program to test."""
+import glob
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 from harness import PROGRAM, SOURCE, case, run_tests
 
@@ -53,6 +56,43 @@ def test_refused():
         done = subprocess.run([script, "/bin/false", "none", "demo"], capture_output=True, text=True)
         assert done.returncode == 1 and "so a run could not be recorded" in done.stderr, done.stderr
         assert not os.path.exists("none")
+
+    @case("a run that was stopped before its end is not recorded")
+    def _():
+        with open("stopping", "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\n[ "$1" = train ] || exec {PROGRAM} "$@"\ntimeout --preserve-status 1 {PROGRAM} "$@"\n')
+        os.chmod("stopping", 0o755)
+        script = f"{SOURCE}/scripts/selectivity_runs.sh"
+        done = subprocess.run([script, "./stopping", "cut", "demo", *MORE], capture_output=True, text=True,
+                              env={**os.environ, "STEPS": "100000", "METHODS": "mmd-band", "VALUES": "5"})
+        assert done.returncode == 1 and "did not come to its end, so it is not recorded" in done.stderr, \
+            (done.returncode, done.stderr)
+        assert not os.path.exists("cut/records.jsonl")
+        shutil.rmtree("cut")
+        os.remove("stopping")
+
+    @case("Ctrl-C ends all of it")
+    def _():
+        script = f"{SOURCE}/scripts/selectivity_runs.sh"
+        process = subprocess.Popen([script, PROGRAM, "cut", "demo", *MORE], start_new_session=True,
+                                   env={**os.environ, "STEPS": "100000", "METHODS": "mmd-band", "VALUES": "5 10"})
+        for _ in range(300):
+            if glob.glob("cut/*/metrics.jsonl"):
+                break
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(timeout=60)
+        assert process.returncode in (130, -signal.SIGTERM), process.returncode
+        assert not os.path.exists("cut/records.jsonl")
+        for _ in range(300):  # until the last of the group has gone
+            try:
+                os.killpg(process.pid, 0)
+            except ProcessLookupError:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("a training goes on")
+        shutil.rmtree("cut")
 
     @case("settings that make no other experiment are those of zonal eval's means")
     def _():
