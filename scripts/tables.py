@@ -213,6 +213,23 @@ def falling(methods, befores, values):
                     rows)
 
 
+def temperature_of(run):
+    return run["t"] or run["method"].partition("t=")[2]
+
+
+def kl_temperature(data, of):
+    """A row for each temperature, a column for each S; long runs on hard views are those of a falling S, too."""
+    runs = records("kl-temperature.jsonl")
+    runs += [run for run in records("selectivity-falling.jsonl") if ":first=" not in run["method"]
+             and run["method"].startswith("kl-heat") and run["step"]["step"] == 2400]
+    found = samples((run for run in runs if run["data"] == data),
+                    lambda run: (temperature_of(run), run["selectivity"]))
+    values = [3.5, 5, 7, 10, 20]
+    rows = [[t, *(spread([of(run) for run in found[t, value]]) if (t, value) in found else "" for value in values)]
+            for t in sorted({t for t, _ in found}, key=lambda t: float(t.partition("/")[0]))]
+    return markdown(["t", *(f"S = {value:g}" for value in values)], rows)
+
+
 LONG = {  # a row, and its runs in results/runs/disks
     "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
     "`kl-heat`, 2/d, margin 1.15 (S = 5.3)": ["kl-heat-0", "kl-heat-1"],
@@ -667,6 +684,10 @@ TABLES.update({
     "plateau-slices": plateau_slices,
     "selectivity-falling": lambda: falling(["mmd-band", "mmd-heat", "kl-heat"], [None, 5, 10, 20], [5, 10, 20]),
     "selectivity-falling-kl": lambda: falling(["kl-heat:t=2.5/d", "kl-heat:t=3/d"], [None, 5, 10], [5, 7]),
+    "kl-temperature-easy": lambda: kl_temperature("easy", score),
+    "kl-temperature-hard": lambda: kl_temperature("demo", score),
+    "kl-temperature-knn": lambda: kl_temperature("imagenette-32px", lambda run: 100 * run["backbone"]["knn"]),
+    "kl-temperature-linear": lambda: kl_temperature("imagenette-32px", lambda run: 100 * run["backbone"]["linear"]),
     "reproduction-times": reproduction_times,
 })
 
