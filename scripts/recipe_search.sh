@@ -6,13 +6,14 @@
 #   scripts/recipe_search.sh PROGRAM RECIPE DATA FOLDER <LIST
 #
 # A line of LIST is "name | options of zonal train | options of zonal eval; ... | note": every group
-# of options of zonal eval between semicolons is one more evaluation by k-NN and linear probe. As in
+# of options of zonal eval between semicolons is one more evaluation by all protocols. As in
 #
 #   four views | --views 4 --lr 2e-3 | --side 32; --side 40
 #
 # The status is 1 where a variant or its evaluation failed; the others go on.
 #
 #   SPLIT=val        the images to evaluate on: val or test
+#   PROTOCOLS="knn linear"    of zonal eval; knn is by 20 and 200 neighbours
 #   SECONDS_LEFT=    no variant begins with less than a minute of these left
 #   DEVICE=cuda      where
 set -euo pipefail
@@ -36,11 +37,14 @@ evaluate() { # name, options of training, groups of options of zonal eval, the p
     for group in "${groups[@]}"; do
         local given=()
         read -ra given <<<"$group"
-        for protocol in knn linear; do
+        for protocol in ${PROTOCOLS:-knn linear}; do
             local more=()
-            [[ $protocol == knn ]] && more=(--k "20,200" --temperature "0.07,0.1")
-            "$program" eval "$run" --protocol "$protocol" "${more[@]}" --features backbone \
-                --split "${SPLIT:-val}" --device "${DEVICE:-cuda}" --quiet "${given[@]}" \
+            case $protocol in
+                knn) more=(--features backbone --k "20,200" --temperature "0.07,0.1") ;;
+                linear) more=(--features backbone) ;; # the others say what they look at
+            esac
+            "$program" eval "$run" --protocol "$protocol" "${more[@]}" --split "${SPLIT:-val}" \
+                --device "${DEVICE:-cuda}" --quiet "${given[@]}" \
                 --out "$run/found-$((i++)).json" >/dev/null
         done
     done
@@ -78,7 +82,7 @@ EOF
     rm -rf "$run/checkpoints"
 }
 
-while IFS='|' read -r name options evals _; do
+while IFS='|' read -r name options evals _ || [[ -n $name ]]; do # the last line may have no end
     name=$(xargs <<<"$name") options=$(xargs <<<"$options")
     [[ -z $name || $name == \#* ]] && continue
     if grep -qs "\"run\": \"$name\"," "$folder/records.jsonl"; then continue; fi

@@ -30,12 +30,12 @@ def write_idx(part, count):
         file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
 
 
-def search():
-    environment = {**os.environ, "DEVICE": "cpu"}
-    done = subprocess.run([f"{SOURCE}/scripts/recipe_search.sh", PROGRAM, "recipe.toml", "images", "runs"],
-                          input=LIST, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr  # by the wrong one
-    with open("runs/records.jsonl", encoding="utf-8") as file:
+def search(variants=LIST, status=1, folder="runs", **environment):
+    done = subprocess.run([f"{SOURCE}/scripts/recipe_search.sh", PROGRAM, "recipe.toml", "images", folder],
+                          input=variants, env={**os.environ, "DEVICE": "cpu", **environment},
+                          capture_output=True, text=True)
+    assert done.returncode == status, done.stderr  # 1 by the wrong one
+    with open(f"{folder}/records.jsonl", encoding="utf-8") as file:
         return done, [json.loads(line) for line in file]
 
 
@@ -74,6 +74,14 @@ def test_search():
                 for key in sorted(two["configuration"] | larger["configuration"])
                 if two["configuration"].get(key) != larger["configuration"].get(key)] == \
             [("eval-side", None, "12"), ("lr", "0.002", None), ("views", "2", None)], (two, larger)
+
+    @case("PROTOCOLS: those of other projects are as good")
+    def _():
+        _, lines = search("all | --val-share 0", 0, "others", SPLIT="test", PROTOCOLS="knn lightly-knn linear")
+        assert [(result["protocol"], result.get("k")) for result in lines[0]["eval"]] == \
+            [("knn", k) for k in (20, 20, 200, 200)] + [("lightly-knn", 200), ("linear", None)], lines[0]["eval"]
+        assert all((result["train"], result["test"]) == (400, 20) for result in lines[0]["eval"])
+        shutil.rmtree("others")
 
     @case("what has a record is not made again, be it of before there was more in it than results")
     def _():
