@@ -213,18 +213,23 @@ def falling(methods, befores, values):
                     rows)
 
 
+def probed(protocol):
+    return lambda run: 100 * run["backbone"][protocol]
+
+
 def temperature_of(run):
     return run["t"] or run["method"].partition("t=")[2]
 
 
-def kl_temperature(data, of):
+def kl_temperature(data, of, projector="256-256-64", epochs=30):
     """A row for each temperature, a column for each S; long runs on hard views are those of a falling S, too."""
     runs = records("kl-temperature.jsonl")
     runs += [run for run in records("selectivity-falling.jsonl") if ":first=" not in run["method"]
              and run["method"].startswith("kl-heat") and run["step"]["step"] == 2400]
-    found = samples((run for run in runs if run["data"] == data),
-                    lambda run: (temperature_of(run), run["selectivity"]))
-    values = [3.5, 5, 7, 10, 20]
+    here = [run for run in runs if run["data"] == data and (data != "imagenette-32px" or
+            (run["configuration"]["projector"], run["step"]["epoch"]) == (projector, epochs))]
+    found = samples(here, lambda run: (temperature_of(run), run["selectivity"]))
+    values = sorted({value for _, value in found})
     rows = [[t, *(spread([of(run) for run in found[t, value]]) if (t, value) in found else "" for value in values)]
             for t in sorted({t for t, _ in found}, key=lambda t: float(t.partition("/")[0]))]
     return markdown(["t", *(f"S = {value:g}" for value in values)], rows)
@@ -686,8 +691,12 @@ TABLES.update({
     "selectivity-falling-kl": lambda: falling(["kl-heat:t=2.5/d", "kl-heat:t=3/d"], [None, 5, 10], [5, 7]),
     "kl-temperature-easy": lambda: kl_temperature("easy", score),
     "kl-temperature-hard": lambda: kl_temperature("demo", score),
-    "kl-temperature-knn": lambda: kl_temperature("imagenette-32px", lambda run: 100 * run["backbone"]["knn"]),
-    "kl-temperature-linear": lambda: kl_temperature("imagenette-32px", lambda run: 100 * run["backbone"]["linear"]),
+    "kl-temperature-knn": lambda: kl_temperature("imagenette-32px", probed("knn")),
+    "kl-temperature-linear": lambda: kl_temperature("imagenette-32px", probed("linear")),
+    "kl-temperature-wide-knn": lambda: kl_temperature("imagenette-32px", probed("knn"), "256-256-256"),
+    "kl-temperature-wide-linear": lambda: kl_temperature("imagenette-32px", probed("linear"), "256-256-256"),
+    "kl-temperature-long-knn": lambda: kl_temperature("imagenette-32px", probed("knn"), epochs=100),
+    "kl-temperature-long-linear": lambda: kl_temperature("imagenette-32px", probed("linear"), epochs=100),
     "reproduction-times": reproduction_times,
 })
 
