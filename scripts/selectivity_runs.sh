@@ -7,7 +7,7 @@
 #
 #   DATA   disk, cloud, ... (a family of textures), cifar10=DIR or imagenette=DIR; demo: the small
 #          network of recipes/demo.toml with the views of recipes/textures.toml, for a processor;
-#          easy: the same with the demo's own views
+#          easy: the same with the demo's own views; imagenette-32px=DIR: photographs for it
 #   METHODS="mmd-heat kl-heat" VALUES="5 10" SEEDS="0 1" PARALLEL=2 ... narrow it down
 #
 # A method can have options of its own: METHODS="susreg:slices=256 mmd-band:batch=512". With
@@ -47,6 +47,11 @@ case $data in
         fi
         log_every=25
         ;;
+    imagenette-32px=*)
+        options=(--data "${data#*=}" --side 32 --width 0.25 --stem imagenet --projector 256-256-64
+            --lr 3e-3 --batch 128 --epochs "${EPOCHS:-30}" --eval none
+            --threads 1 --workers 1 --no-tensorboard)
+        ;;
     *)
         options=(--config "$recipes"/textures.toml --data "textures:$data" --side "${SIDE:-128}"
             --texture-size "${SIZE:-160}" --steps "${STEPS:-1600}")
@@ -66,15 +71,30 @@ temperature() { # method, S: KL's, unless the method has one of its own
 
 last() { grep "\"kind\": \"$1\"" "$2/metrics.jsonl" | tail -n 1; }
 
-record() { # run, method, S, t, seed, the program's version
+accuracy() { # run, protocol: of the features, on the validation images
+    "$program" eval "$1" --protocol "$2" --features backbone --split val --json --quiet |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["accuracy"])'
+}
+
+found() { # run: the part of its record that says how good it is
+    local knn linear
+    if [[ $name != imagenette-32px ]]; then
+        echo "\"eval\": $(last eval "$1")"
+        return
+    fi
+    knn=$(accuracy "$1" knn) && linear=$(accuracy "$1" linear) || return 1
+    echo "\"backbone\": {\"knn\": $knn, \"linear\": $linear}"
+}
+
+record() { # run, method, S, t, seed, the program's version, what was found
     local escape made
     made=$(python3 "$(dirname "$0")/run_record.py" "$program" "$6" "$1") || return 1
     # the first step at which views share a fifth of the variance
     escape=$(sed -n 's/.*"kind": "monitor","step": \([0-9]*\).*"rho": \([0-9.e+-]*\).*/\1 \2/p' \
         "$1/metrics.jsonl" | awk '$2 > 0.2 { print $1; exit }')
-    printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, "eval": %s, %s\n' \
+    printf '{"data": "%s", "method": "%s", "selectivity": %s, "t": "%s", "seed": %s, "escape": %s, "step": %s, "monitor": %s, %s, %s\n' \
         "$name" "$2" "$3" "$4" "$5" "${escape:-null}" "$(last step "$1")" "$(last monitor "$1")" \
-        "$(last eval "$1")" "${made#\{}" >>"$folder/records.jsonl"
+        "$7" "${made#\{}" >>"$folder/records.jsonl"
 }
 
 train() { # run, method, S, seed, more options: one training
@@ -93,7 +113,7 @@ train() { # run, method, S, seed, more options: one training
 }
 
 one() { # method, S, seed
-    local method=$1${FIRST:+:first=$FIRST} run before=() weights version
+    local method=$1${FIRST:+:first=$FIRST} run before=() weights version result
     run=$folder/$name-${method//[:=,\/]/-}-S$2-$3
     if grep -qs "\"data\": \"$name\", \"method\": \"$method\", \"selectivity\": $2,.*\"seed\": $3," \
         "$folder/records.jsonl"; then return; fi
@@ -104,9 +124,10 @@ one() { # method, S, seed
         before=(--init "${weights[-1]}")
     fi
     train "$run" "$1" "$2" "$3" "${before[@]}" || return 1
-    record "$run" "$method" "$2" "$(temperature "$1" "$2")" "$3" "$version" || return 1
+    result=$(found "$run") || return 1
+    record "$run" "$method" "$2" "$(temperature "$1" "$2")" "$3" "$version" "$result" || return 1
     rm -rf "$run/checkpoints" "$run-first"
-    echo "$name $method S=$2 seed $3: $(last eval "$run")"
+    echo "$name $method S=$2 seed $3: $result"
 }
 
 pause() { # until fewer than PARALLEL runs are under way
