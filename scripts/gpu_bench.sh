@@ -62,3 +62,4 @@ if wanted augment; then
     build-cuda/zonal bench augment --device cuda
     build-cuda/zonal bench augment --device cuda --json >>"$lines"
 fi
+python3 scripts/run_record.py --stamp build-cuda/zonal cuda "$lines"

@@ -3,9 +3,12 @@
 
     scripts/run_record.py PROGRAM VERSION RUN
     scripts/run_record.py --check PROGRAM        status 1 where the program does not tell what is needed
+    scripts/run_record.py --stamp PROGRAM DEVICE FILE
+                                                 adds model and commit to lines of zonal bench --json; DEVICE is that
+                                                 of lines that name none
 
-A run that was stopped before its end is refused. VERSION is what "PROGRAM --version" said when the run began: the program may have been built anew since. As in the
-records of zonal reproduce (src/reproduce/records.h):
+A run that was stopped before its end is refused. VERSION is what "PROGRAM --version" said when the run began: the
+program may have been built anew since. As in the records of zonal reproduce (src/reproduce/records.h):
 
     steps, batch                     how long the run was, and the images of a step
     configuration                    options that were asked for, but for the seed and where the images lie
@@ -92,10 +95,23 @@ def made_by(program, version, run):
     }
 
 
+def stamp(program, device, path):
+    _, commit = parts_of(said_by(program, "--version").strip())
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        for line in lines:
+            line |= {"model": model(program, line.get("device", device)), "commit": commit}
+            file.write(json.dumps(line) + "\n")
+    os.replace(path + ".new", path)
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--check":
         parts_of(said_by(sys.argv[2], "--version").strip())
         models(sys.argv[2])
+    elif len(sys.argv) == 5 and sys.argv[1] == "--stamp":
+        stamp(*sys.argv[2:])
     elif len(sys.argv) == 4:
         print(json.dumps(made_by(*sys.argv[1:])))
     else:

@@ -48,8 +48,7 @@ case $data in
         log_every=25
         ;;
     imagenette-32px=*)
-        options=(--data "${data#*=}" --side 32 --width 0.25 --stem imagenet --projector 256-256-64
-            --lr 3e-3 --batch 128 --epochs "${EPOCHS:-30}" --eval none
+        options=(--config "$recipes"/imagenette-32px.toml --data "${data#*=}" --epochs "${EPOCHS:-30}"
             --threads 1 --workers 1 --no-tensorboard)
         ;;
     *)
@@ -72,8 +71,9 @@ temperature() { # method, S: KL's, unless the method has one of its own
 last() { grep "\"kind\": \"$1\"" "$2/metrics.jsonl" | tail -n 1; }
 
 accuracy() { # run, protocol: of the features, on the validation images
-    "$program" eval "$1" --protocol "$2" --features backbone --split val --json --quiet |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["accuracy"])'
+    local results
+    results=$("$program" eval "$1" --protocol "$2" --features backbone --split val --json --quiet) || return 1
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["accuracy"])' <<<"$results"
 }
 
 found() { # run: the part of its record that says how good it is

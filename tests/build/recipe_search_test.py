@@ -5,10 +5,9 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 
-from harness import PROGRAM, SOURCE, case, run_tests
+from harness import PROGRAM, SOURCE, case, run_tests, write_mnist
 
 LIST = """
 # a comment
@@ -18,16 +17,11 @@ larger    | --eval-side 12
 """
 
 
-def write_idx(part, count):
+def write_images(part, count):
     """Noise, lighter where the class is higher."""
-    pixels = bytearray(os.urandom(count * 64))
-    for i in range(count):
-        for j in range(64):
-            pixels[64 * i + j] = pixels[64 * i + j] // 2 + 12 * (i % 10)
-    with open(f"images/{part}-images-idx3-ubyte", "wb") as file:
-        file.write(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
-    with open(f"images/{part}-labels-idx1-ubyte", "wb") as file:
-        file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
+    labels = [i % 10 for i in range(count)]
+    pixels = [noise // 2 + 12 * label for label in labels for noise in os.urandom(64)]
+    write_mnist("images", part, 8, labels, pixels)
 
 
 def search(variants=LIST, status=1, folder="runs", **environment):
@@ -41,8 +35,8 @@ def search(variants=LIST, status=1, folder="runs", **environment):
 
 def test_search():
     os.mkdir("images")
-    write_idx("train", 400)
-    write_idx("t10k", 20)
+    write_images("train", 400)
+    write_images("t10k", 20)
     with open("recipe.toml", "w", encoding="utf-8") as recipe:
         recipe.write('side = 8\nwidth = 0.125\nprojector = "8-4"\nbatch = 16\nsteps = 2\nval-share = 0.25\n')
 

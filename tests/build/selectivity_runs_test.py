@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, SOURCE, case, run_tests
+from harness import PROGRAM, SOURCE, case, run_tests, write_mnist
 
 sys.path.insert(0, f"{SOURCE}/scripts")
 from run_record import NO_SETTINGS  # noqa: E402
@@ -20,8 +20,8 @@ from run_record import NO_SETTINGS  # noqa: E402
 MORE = ["--texture-count", "64", "--width", "0.0625", "--batch", "16", "--warmup", "0"]
 
 
-def runs(status=0, **environment):
-    done = subprocess.run([f"{SOURCE}/scripts/selectivity_runs.sh", PROGRAM, "runs", "demo", *MORE],
+def runs(status=0, data="demo", more=MORE, **environment):
+    done = subprocess.run([f"{SOURCE}/scripts/selectivity_runs.sh", PROGRAM, "runs", data, *more],
                           env={**os.environ, "STEPS": "2", **environment}, capture_output=True, text=True)
     assert done.returncode == status, (done.returncode, done.stderr)
     with open("runs/records.jsonl", encoding="utf-8") as file:
@@ -102,6 +102,25 @@ def test_refused():
         assert NO_SETTINGS == set(re.findall(r'"([a-z-]+)"', listed)) | {"data", "class-list"}
 
 
+def test_stamp():
+    @case("lines of zonal bench are told what made them, those of other programs too")
+    def _():
+        options = ["--batch", "64", "--dim", "8", "--method", "mmd-heat,mmd-band"]
+        with open("lines", "w", encoding="utf-8") as file:
+            subprocess.run([PROGRAM, "bench", "loss", "--json", *options], stdout=file, check=True)
+            file.write('{"teraflops": 790}\n')
+        with open("lines", encoding="utf-8") as file:
+            before = [json.loads(line) for line in file]
+        subprocess.run([sys.executable, f"{SOURCE}/scripts/run_record.py", "--stamp", PROGRAM, "cpu", "lines"], check=True)
+        with open("lines", encoding="utf-8") as file:
+            after = [json.loads(line) for line in file]
+        _, _, *commit = re.split(r",? ", subprocess.check_output([PROGRAM, "--version"], text=True).strip())
+        devices = json.loads(subprocess.check_output([PROGRAM, "devices", "--json"], text=True))["devices"]
+        made = {"model": devices[0]["model"] or "cpu", "commit": commit[-1] if commit else ""}
+        assert len(before) == 3 and after == [line | made for line in before], (before, after)
+        os.remove("lines")
+
+
 def test_runs():
     @case("a record for each method and seed, with the method's own options and KL's usual temperature")
     def _():
@@ -156,4 +175,26 @@ def test_runs():
     shutil.rmtree("runs")
 
 
-run_tests(test_refused, test_runs)
+def test_photographs():
+    @case("the features of small photographs are scored by k-NN and the linear probe, as zonal eval does")
+    def _():
+        os.mkdir("images")
+        labels = [i % 10 for i in range(200)]
+        for part in ("train", "t10k"):
+            pixels = [noise // 2 + 12 * label for label in labels for noise in os.urandom(64)]
+            write_mnist("images", part, 8, labels, pixels)
+        _, lines = runs(data="imagenette-32px=images", METHODS="mmd-band", VALUES="5", EPOCHS="2",
+                        more=["--side", "8", "--width", "0.0625", "--batch", "32", "--warmup", "0", "--val-share", "0.25"])
+        assert len(lines) == 1 and lines[0]["data"] == "imagenette-32px" and lines[0]["steps"] == 8, lines
+        assert "eval" not in lines[0] and lines[0]["configuration"]["selectivity"] == "5", lines
+        told = {}
+        for path in glob.glob("runs/imagenette-32px-mmd-band-S5-0/eval/*.json"):
+            with open(path, encoding="utf-8") as file:
+                told |= {result["protocol"]: result["accuracy"] for result in json.load(file)["results"]
+                         if (result["part"], result["features"]) == ("val", "backbone")}
+        assert set(told) == {"knn", "linear"} and lines[0]["backbone"] == told, (lines, told)
+        shutil.rmtree("runs")
+        shutil.rmtree("images")
+
+
+run_tests(test_refused, test_stamp, test_runs, test_photographs)

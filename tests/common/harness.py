@@ -1,6 +1,7 @@
 """What the tests in Python share: counting cases, and running the program, which is ZONAL_PROGRAM."""
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,14 @@ def xxh64(content):
     total = (total ^ total >> 33) * prime2 & mask
     total = (total ^ total >> 29) * prime3 & mask
     return total ^ total >> 32
+
+
+def write_mnist(folder, part, side, labels, pixels):
+    """The two files of a part of a data set like MNIST, "train" or "t10k": bytes, and side * side of them each."""
+    with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
+        file.write(struct.pack(">4I", 0x803, len(labels), side, side) + bytes(pixels))
+    with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">2I", 0x801, len(labels)) + bytes(labels))
 
 
 def run(*arguments, **keywords):

@@ -11,11 +11,10 @@ import random
 import re
 import shutil
 import statistics
-import struct
 import subprocess
 import tempfile
 
-from harness import case, kept, refused, report, run, run_json, run_tests, skip
+from harness import case, kept, refused, report, run, run_json, run_tests, skip, write_mnist
 from report_pages import (STEPS, clean, heads_of, loss_of, make_page, make_run, rows_of, section,
                           text_of)
 
@@ -485,10 +484,7 @@ def write_idx(folder):
         labels = bytes(i * 7 % CLASSES for i in range(count))
         pixels = bytes(min(255, draw.randrange(120) + (110 if x // 6 == label else 0))
                        for label in labels for y in range(18) for x in range(18))
-        with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
-            file.write(struct.pack(">4i", 0x803, count, 18, 18) + pixels)
-        with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
-            file.write(struct.pack(">2i", 0x801, count) + labels)
+        write_mnist(folder, part, 18, labels, pixels)
 
 
 def leave_one_out(features, labels, k):

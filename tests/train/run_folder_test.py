@@ -11,7 +11,7 @@ import shutil
 import struct
 import zlib
 
-from harness import case, refused, run, run_tests, skip
+from harness import case, refused, run, run_tests, skip, write_mnist
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 
@@ -241,10 +241,7 @@ def write_idx(folder, count, side=12):
     os.makedirs(folder)
     for part in ("train", "t10k"):
         pixels = bytes((i * 31 + p * 7) % 256 for i in range(count) for p in range(side * side))
-        with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, count, side, side) + pixels)
-        with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
-            file.write(struct.pack(">II", 0x801, count) + bytes(i % 3 for i in range(count)))
+        write_mnist(folder, part, side, [i % 3 for i in range(count)], pixels)
 
 
 def test_arrays():

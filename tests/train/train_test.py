@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, SOURCE, case, refused, run, run_tests, skip
+from harness import PROGRAM, SOURCE, case, refused, run, run_tests, skip, write_mnist
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 SEED = int(os.environ.get("ZONAL_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -104,10 +104,7 @@ def write_idx(folder, count, side=12, classes=3):
         pixels = bytes(
             min(255, 60 * label + draw.randrange(40)) for label in labels for _ in range(side * side)
         )
-        with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, n, side, side) + pixels)
-        with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as file:
-            file.write(struct.pack(">II", 0x801, n) + labels)
+        write_mnist(folder, part, side, labels, pixels)
 
 
 # ---- the run folder ------------------------------------------------------------------------------
