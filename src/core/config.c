@@ -479,7 +479,7 @@ static zonal_status read_text(zonal__config *config, const char *path, const cha
     else
         ZONAL_TRY(zonal__file_read(path, LONGEST_FILE, &config->text, &length));
     p->path = config->path;
-    p->at = config->text;
+    p->at = zonal__text_behind_mark(config->text);
     ZONAL_TRY(check_characters(p, config->text, config->text + length));
     return parse(p);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_WORD = 63 };
+enum { LONGEST_WORD = 63, LONGEST_NUMBER = 63 };
 
 static int least(int a, int b) {
     return a < b ? a : b;
@@ -59,17 +59,18 @@ const char *zonal__text_nearest(const char *word, const char *const *names) {
     return found;
 }
 
-/* strtod takes blanks, hexadecimal and words as well; the characters are checked first. */
-static int parse_double(const char *text, double *out) {
+/* Whether the first "length" characters are a number, and none follows that could belong to it.
+ * strtod takes blanks, hexadecimal and words as well; the characters are checked first. */
+static int parse_double(const char *text, size_t length, double *out) {
     char *end;
-    if (!text[0] || text[strspn(text, "+-.0123456789eE")]) return 0;
+    if (length == 0 || strspn(text, "+-.0123456789eE") != length) return 0;
     *out = strtod(text, &end);
-    return end != text && *end == '\0' && isfinite(*out);
+    return end == text + length && isfinite(*out);
 }
 
 zonal_status zonal__text_double(const char *text, const char *option, double *out) {
     double value;
-    if (!parse_double(text, &value))
+    if (!parse_double(text, strlen(text), &value))
         return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be a finite number, got \"%s\"", option, text);
     *out = value;
     return ZONAL_OK;
@@ -90,7 +91,6 @@ zonal_status zonal__text_int64(const char *text, const char *option, int64_t *ou
 }
 
 zonal_status zonal__text_scale(const char *text, const char *option, zonal__scale *out) {
-    char number[64];
     size_t length = strlen(text);
     zonal__scale scale = {1, 0};
     int over_d = length > 2 && strcmp(text + length - 2, "/d") == 0;
@@ -103,13 +103,9 @@ zonal_status zonal__text_scale(const char *text, const char *option, zonal__scal
         length -= 2;
         scale.power = -1;
     }
-    if (length < sizeof number) {
-        memcpy(number, text, length);
-        number[length] = '\0';
-        if (parse_double(number, &scale.factor)) {
-            *out = scale;
-            return ZONAL_OK;
-        }
+    if (parse_double(text, length, &scale.factor)) {
+        *out = scale;
+        return ZONAL_OK;
     }
     return ZONAL_FAIL(
         ZONAL_ARGUMENT,
@@ -124,27 +120,31 @@ double zonal__scale_value(zonal__scale scale, int64_t d) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Copies the entry at *text, which ends at a comma, and moves *text behind it; 0 after the last. */
-static int next_entry(const char **text, char entry[64]) {
-    size_t length;
-    if (!*text) return 0;
-    length = strcspn(*text, ",");
-    snprintf(entry, 64, "%.*s", length < 64 ? (int)length : 63, *text);
+/* Copies the entry at *text, which ends at a comma, and moves *text behind it; NULL after the
+ * last. "number" is that of the entry, from 0. */
+static zonal_status next_entry(const char **text, const char *shown, int number, int most,
+                               char entry[LONGEST_NUMBER + 1]) {
+    size_t length = strcspn(*text, ",");
+    if (number == most)
+        return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes at most %d numbers, separated by commas", shown,
+                          most);
+    if (length > LONGEST_NUMBER)
+        return ZONAL_FAIL(
+            ZONAL_ARGUMENT,
+            "%s takes numbers of at most %d characters, got %.20s...; write it shorter", shown,
+            LONGEST_NUMBER, *text);
+    memcpy(entry, *text, length);
+    entry[length] = '\0';
     *text = (*text)[length] ? *text + length + 1 : NULL;
-    return 1;
-}
-
-static zonal_status too_many(const char *shown, int most) {
-    return ZONAL_FAIL(ZONAL_ARGUMENT, "%s takes at most %d numbers, separated by commas", shown,
-                      most);
+    return ZONAL_OK;
 }
 
 zonal_status zonal__list_int64(const char *text, const char *shown, int64_t low, int64_t high,
                                int most, int64_t *out, int *count) {
-    char entry[64];
+    char entry[LONGEST_NUMBER + 1];
     int n = 0;
-    while (next_entry(&text, entry)) {
-        if (n == most) return too_many(shown, most);
+    while (text) {
+        ZONAL_TRY(next_entry(&text, shown, n, most, entry));
         ZONAL_TRY(zonal__text_int64(entry, shown, &out[n]));
         if (out[n] < low || out[n] > high)
             return ZONAL_FAIL(ZONAL_ARGUMENT, "%s must be from %lld to %lld, got %s", shown,
@@ -157,10 +157,10 @@ zonal_status zonal__list_int64(const char *text, const char *shown, int64_t low,
 
 zonal_status zonal__list_double(const char *text, const char *shown, int most, double *out,
                                 int *count) {
-    char entry[64];
+    char entry[LONGEST_NUMBER + 1];
     int n = 0;
-    while (next_entry(&text, entry)) {
-        if (n == most) return too_many(shown, most);
+    while (text) {
+        ZONAL_TRY(next_entry(&text, shown, n, most, entry));
         ZONAL_TRY(zonal__text_double(entry, shown, &out[n++]));
     }
     *count = n;
@@ -198,6 +198,11 @@ static int decode_utf8(const char *text, uint32_t *number) {
         return forms[form].bytes;
     }
     return 0;
+}
+
+char *zonal__text_behind_mark(char *text) {
+    static const char mark[] = "\xef\xbb\xbf";
+    return strncmp(text, mark, sizeof mark - 1) == 0 ? text + sizeof mark - 1 : text;
 }
 
 int zonal__text_utf8(const char *text) {

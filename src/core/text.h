@@ -45,6 +45,9 @@ zonal_status zonal__list_double(const char *text, const char *shown, int most, d
 /* The end of a noun after a number: "" after 1, else "s". printf("%lld image%s", n, ...). */
 const char *zonal__text_plural(int64_t count);
 
+/* The text behind the byte order mark that some editors put at the beginning of a file. */
+char *zonal__text_behind_mark(char *text);
+
 /* The bytes of the UTF-8 character at "text" (1 to 4), or 0 when they are not valid UTF-8. The end
  * of the text counts as a character of 1 byte. */
 int zonal__text_utf8(const char *text);

@@ -5,10 +5,10 @@
  *     DIR/CLASS/...                                                  labelled
  *     DIR/...                                                        unlabelled
  *
- * Validation and valid are other names of val. DIR is divided when it has no other folders than
- * those of splits, or when its train has folders: so a class may be called "train". The classes of
- * a divided set are those of all its splits together, which gives a class the same number in each
- * of them.
+ * Validation and valid are other names of val, of which there may be one. DIR is divided when it
+ * has no other folders than those of splits, or when its train has folders: so a class may be
+ * called "train". The classes of a divided set are those of all its splits together, which gives a
+ * class the same number in each of them.
  *
  * Where there is a train folder but no val folder, val is a share of train that is drawn
  * (data/split.h), as in a set that is not divided; likewise test, where there is neither test nor
@@ -19,18 +19,19 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
-#include "core/file_read.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "data/class_list.h"
 #include "data/codec.h"
 #include "data/fingerprint.h"
 #include "data/source.h"
 #include "data/split.h"
 #include "data/tree.h"
 
-enum { MOST_IDLE = 64, LONGEST_LIST = 1 << 20, SPLITS = 4, MOST_TOLD = 20 };
+enum { MOST_IDLE = 64, SPLITS = 4, MOST_TOLD = 20 };
 
 typedef struct folder_source {
     zonal__source source;
@@ -121,12 +122,13 @@ static const zonal__source_table folder_table = {.kind = "folder",
                                                  .read = folder_read,
                                                  .close = folder_close,
                                                  .name = folder_name,
-                                                 .fingerprint = folder_fingerprint};
+                                                 .fingerprint = folder_fingerprint,
+                                                 .takes_class_list = 1};
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-/* The split that a folder's name stands for; ZONAL__SPLIT_ALL: none. */
-static zonal__split split_named(const char *name) {
+/* The split that a folder's name stands for, compared as asked; ZONAL__SPLIT_ALL: none. */
+static zonal__split split_named(const char *name, int (*compare)(const char *, const char *)) {
     static const struct {
         const char *name;
         zonal__split split;
@@ -136,22 +138,26 @@ static zonal__split split_named(const char *name) {
                  {"valid", ZONAL__SPLIT_VAL},
                  {"test", ZONAL__SPLIT_TEST}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(name, known[i].name) == 0) return known[i].split;
+        if (compare(name, known[i].name) == 0) return known[i].split;
     return ZONAL__SPLIT_ALL;
 }
 
-/* Finds the folders of splits, if the set is divided. Of the three names of val the first in
- * alphabetical order is taken, which is "val". */
-static zonal_status find_splits(folder_source *f, const zonal__names *folders, layout *where) {
+static int is_divided(const layout *where) {
+    return where->split[ZONAL__SPLIT_TRAIN] || where->split[ZONAL__SPLIT_VAL] ||
+           where->split[ZONAL__SPLIT_TEST];
+}
+
+static void hint_at_letters(const folder_source *f, const char *name) {
+    if (split_named(name, strcasecmp) != ZONAL__SPLIT_ALL)
+        zonal__log("%s/%s is taken for a class: the folder of a split has small letters",
+                   f->source.path, name);
+}
+
+/* A folder beside those of the splits leaves the set divided only if train has folders too. */
+static zonal_status judge_division(folder_source *f, int64_t others, layout *where) {
     zonal__names in_train = {0};
-    int64_t others = 0, images;
+    int64_t images;
     zonal_status status = ZONAL_OK;
-    for (int64_t i = 0; i < folders->count; i++) {
-        zonal__split split = split_named(folders->at[i]);
-        others += split == ZONAL__SPLIT_ALL;
-        if (split == ZONAL__SPLIT_ALL || where->split[split]) continue;
-        ZONAL_TRY(zonal__tree_copy(&f->tree, f->source.path, folders->at[i], &where->split[split]));
-    }
     if (others == 0) return ZONAL_OK;
     if (where->split[ZONAL__SPLIT_TRAIN])
         status =
@@ -161,9 +167,31 @@ static zonal_status find_splits(folder_source *f, const zonal__names *folders, l
     return status;
 }
 
-static int is_divided(const layout *where) {
-    return where->split[ZONAL__SPLIT_TRAIN] || where->split[ZONAL__SPLIT_VAL] ||
-           where->split[ZONAL__SPLIT_TEST];
+/* Finds the folders of splits, if the set is divided. */
+static zonal_status find_splits(folder_source *f, const zonal__names *folders, layout *where) {
+    const char *first = NULL, *second = NULL; /* two names of val */
+    int64_t others = 0;
+    for (int64_t i = 0; i < folders->count; i++) {
+        const char *name = folders->at[i];
+        zonal__split split = split_named(name, strcmp);
+        if (split == ZONAL__SPLIT_ALL) {
+            others++;
+            hint_at_letters(f, name);
+            continue;
+        }
+        if (where->split[split]) {
+            second = name;
+            continue;
+        }
+        if (split == ZONAL__SPLIT_VAL) first = name;
+        ZONAL_TRY(zonal__tree_copy(&f->tree, f->source.path, name, &where->split[split]));
+    }
+    ZONAL_TRY(judge_division(f, others, where));
+    if (second && is_divided(where))
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s has both %s and %s for its validation images; put them into one",
+                          f->source.path, first, second);
+    return ZONAL_OK;
 }
 
 /* Which folder holds the split asked for, of a set that is divided. */
@@ -236,54 +264,10 @@ static zonal_status find_classes(folder_source *f, const zonal__names *folders, 
     return ZONAL_OK;
 }
 
-static int64_t find_name(const zonal__names *names, const char *name) {
-    for (int64_t i = 0; i < names->count; i++)
-        if (strcmp(names->at[i], name) == 0) return i;
-    return -1;
-}
-
-/* One line of the list: its first word, unless it is a comment or empty. */
-static zonal_status take_line(folder_source *f, const char *path, char *line,
-                              const zonal__names *known, zonal__names *chosen) {
-    const char *near, *name;
-    char *word = line + strspn(line, " \t\r\n");
-    word[strcspn(word, " \t\r\n")] = '\0';
-    if (word[0] == '\0' || word[0] == '#') return ZONAL_OK;
-    if (find_name(chosen, word) >= 0)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s names class %s twice; remove one", path, word);
-    if (find_name(known, word) < 0) {
-        near = known->count > 0 ? zonal__text_nearest(word, known->at) : NULL;
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s names class %s, but %s has no such folder%s%s%s", path,
-                          word, f->source.path, near ? "; did you mean " : "", near ? near : "",
-                          near ? "?" : "");
-    }
-    ZONAL_TRY(zonal__tree_copy(&f->tree, word, NULL, &name));
-    return zonal__names_add(chosen, name);
-}
-
-static zonal_status take_lines(folder_source *f, const char *path, char *text,
-                               const zonal__names *known, zonal__names *chosen) {
-    while (text[0]) {
-        char *line = text;
-        size_t length = strcspn(text, "\n");
-        text += length + (text[length] == '\n');
-        line[length] = '\0';
-        ZONAL_TRY(take_line(f, path, line, known, chosen));
-    }
-    if (chosen->count > 0) return ZONAL_OK;
-    return ZONAL_FAIL(ZONAL_FORMAT, "%s names no class; write one folder name of %s per line", path,
-                      f->source.path);
-}
-
 /* Puts the classes of a list, in its order, in the place of all classes. */
 static zonal_status apply_class_list(folder_source *f, const char *path, zonal__names *classes) {
     zonal__names chosen = {0};
-    char *text;
-    size_t length;
-    zonal_status status;
-    ZONAL_TRY(zonal__file_read(path, LONGEST_LIST, &text, &length));
-    status = take_lines(f, path, text, classes, &chosen);
-    zonal__free(text);
+    zonal_status status = zonal__class_list_read(path, f->source.path, "folder", classes, &chosen);
     if (status != ZONAL_OK) {
         zonal__names_fini(&chosen);
         return status;

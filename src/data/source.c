@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/random.h"
+#include "data/class_list.h"
 #include "data/fingerprint.h"
 #include "data/pack.h"
 
@@ -179,11 +180,21 @@ static int ends_with(const char *text, const char *end) {
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
+/* Any file of a set tells its kind: the reader says which ones are missing. */
 static opener *kind_of_folder(const char *path) {
-    if (has_file(path, "data_batch_1.bin") || has_file(path, "train.bin"))
-        return zonal__source_cifar;
-    if (has_file(path, "train-images-idx3-ubyte") || has_file(path, "train-images-idx3-ubyte.gz"))
-        return zonal__source_idx;
+    static const struct {
+        const char *file;
+        opener *open_it;
+    } kinds[] = {{"data_batch_1.bin", zonal__source_cifar},
+                 {"test_batch.bin", zonal__source_cifar},
+                 {"train.bin", zonal__source_cifar},
+                 {"fine_label_names.txt", zonal__source_cifar},
+                 {"train-images-idx3-ubyte", zonal__source_idx},
+                 {"train-images-idx3-ubyte.gz", zonal__source_idx},
+                 {"t10k-images-idx3-ubyte", zonal__source_idx},
+                 {"t10k-images-idx3-ubyte.gz", zonal__source_idx}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (has_file(path, kinds[i].file)) return kinds[i].open_it;
     return zonal__source_folder;
 }
 
@@ -218,6 +229,22 @@ static zonal_status open_file(const zonal__source_options *options, zonal__sourc
         options->path);
 }
 
+static zonal_status open_folder(const zonal__source_options *options, zonal__source **source) {
+    return kind_of_folder(options->path)(options, source);
+}
+
+/* Folders of images take only the classes of a list from the beginning; others leave out the rest.
+ */
+static zonal_status take_classes(const zonal__source_options *options, zonal__source **source) {
+    zonal_status status;
+    if (!options->class_list || (*source)->table->takes_class_list) return ZONAL_OK;
+    status = zonal__class_list_apply(*source, options);
+    if (status == ZONAL_OK) return ZONAL_OK;
+    zonal__source_close(*source);
+    *source = NULL;
+    return status;
+}
+
 static int is_textures(const char *path) {
     return strncmp(path, "textures:", 9) == 0;
 }
@@ -242,10 +269,13 @@ zonal_status zonal__source_open(const zonal__source_options *options, zonal__sou
     struct stat about;
     *source = NULL;
     ZONAL_TRY(zonal__source_check_path(path));
-    if (is_textures(path)) return zonal__source_textures(options, source);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return kind_of_folder(path)(options, source);
-    return open_file(options, source);
+    if (is_textures(path))
+        ZONAL_TRY(zonal__source_textures(options, source));
+    else if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        ZONAL_TRY(open_folder(options, source));
+    else
+        ZONAL_TRY(open_file(options, source));
+    return take_classes(options, source);
 }
 
 /* ---- which images a step takes --------------------------------------------------------------- */

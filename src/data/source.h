@@ -41,6 +41,7 @@ typedef struct zonal__source_table {
      * below. NULL: "index N"; the number alone. */
     void (*name)(const zonal__source *source, int64_t index, char name[ZONAL__NAME_ROOM]);
     zonal_status (*fingerprint)(zonal__source *source, int64_t index, uint64_t *fingerprint);
+    int takes_class_list; /* it obeys the option itself; else zonal__source_open does */
 } zonal__source_table;
 
 /* A reader embeds this as its first member and fills it through zonal__source_init. */
@@ -68,9 +69,9 @@ typedef struct zonal__source_options {
     zonal__split split; /* where the source has no splits of its own, by a draw: data/split.h */
     double val_share, test_share; /* of that split; 0, 0: 0.1 each; ZONAL__NO_SHARE: none */
     uint64_t seed;                /* of that split, and of textures */
-    const char *class_list; /* a file with one class (folder) name per line: only those, in that
-                             * order; text after the first space is ignored; NULL: all, sorted */
-    int channels;           /* 1 or 3: convert to it; 0: as the file has it */
+    const char *class_list;       /* a file (data/class_list.h): only those classes, in that order;
+                                   * NULL: all, of a folder sorted by name */
+    int channels;                 /* 1 or 3: convert to it; 0: as the file has it */
     int min_side; /* JPEG may be decoded at a half, a quarter or an eighth of its size as long as
                    * both sides stay at least this long; 0: always at full size */
     double max_corrupt;    /* 0: 0.01 */

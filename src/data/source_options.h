@@ -27,7 +27,7 @@ typedef struct zonal__source_settings {
      .type = ZONAL__OPTION_STRING,                                                                 \
      .target = offsetof(settings_type, member.class_list),                                         \
      .metavar = "FILE",                                                                            \
-     .help = "folders: only these classes, one name per line, in this order"},                     \
+     .help = "only these classes, one name per line, in this order"},                              \
         {.name = "channels",                                                                       \
          .type = ZONAL__OPTION_INT,                                                                \
          .target = offsetof(settings_type, member.channels),                                       \

@@ -136,7 +136,7 @@ static void check_refused(const char *text, zonal_status status, const char *sen
 
 static void test_values(void) {
     reading r = {0};
-    if (CHECK_OK(read_text(&r, "# a recipe\r\n"
+    if (CHECK_OK(read_text(&r, "\xef\xbb\xbf# a recipe, with a byte order mark\r\n"
                                "epochs = 1_000  # whole\r\n"
                                "\n"
                                "method=\"kl-heat\"\n"

@@ -125,10 +125,43 @@ static void test_scale(void) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(zonal__text_scale(bad[i], "--t", &scale), ZONAL_ARGUMENT,
                     "--t must be a number, a number over the dimension such as 5/d, or d, got");
-    memset(endless, '1', sizeof endless - 1);
+    memset(endless, '0', sizeof endless);
+    memcpy(endless, "0.25", 4); /* with many zeros behind */
+    memcpy(endless + sizeof endless - 6, "e2/d", 5);
+    endless[sizeof endless - 2] = '\0';
+    CHECK_OK(zonal__text_scale(endless, "--t", &scale));
+    CHECK(scale.factor == 25 && scale.power == -1);
+    memset(endless, '1', sizeof endless - 1); /* 199 digits are a number, 400 are infinite */
     endless[sizeof endless - 1] = '\0';
-    CHECK_FAILS(zonal__text_scale(endless, "--t", &scale), ZONAL_ARGUMENT, "--t must be");
-    CHECK(scale.power == 1);
+    CHECK_OK(zonal__text_scale(endless, "--t", &scale));
+    CHECK(scale.factor > 1e198 && scale.power == 0);
+    CHECK_FAILS(zonal__text_scale("1e400", "--t", &scale), ZONAL_ARGUMENT, "--t must be");
+    CHECK(scale.factor > 1e198);
+}
+
+/* A number that is too long for the room is refused, not cut: it could be another one. */
+static void test_lists(void) {
+    static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    char text[200];
+    double numbers[3];
+    int64_t whole[3];
+    int count = 0;
+    CHECK_OK(zonal__list_double("0.5,1000,0.2", "--spectrum", 3, numbers, &count));
+    CHECK(count == 3 && numbers[0] == .5 && numbers[1] == 1000 && numbers[2] == .2);
+    snprintf(text, sizeof text, "0.5,1%se-61,0.2", zeros);
+    CHECK_FAILS(zonal__list_double(text, "--spectrum", 3, numbers, &count), ZONAL_ARGUMENT,
+                "--spectrum takes numbers of at most 63 characters, got 1000");
+    snprintf(text, sizeof text, "%s7", zeros);
+    CHECK_FAILS(zonal__list_int64(text, "--batch", 1, 9, 3, whole, &count), ZONAL_ARGUMENT,
+                "write it shorter");
+    CHECK_OK(zonal__list_int64(text + 2, "--batch", 1, 9, 3, whole, &count)); /* 63 of them */
+    CHECK(count == 1 && whole[0] == 7);
+    CHECK_FAILS(zonal__list_int64("1,2,3,4", "--batch", 1, 9, 3, whole, &count), ZONAL_ARGUMENT,
+                "at most 3 numbers");
+    CHECK_FAILS(zonal__list_int64("1,2,", "--batch", 1, 9, 3, whole, &count), ZONAL_ARGUMENT,
+                "--batch must be a whole number, got \"\"");
+    CHECK_FAILS(zonal__list_int64("1,12", "--batch", 1, 9, 3, whole, &count), ZONAL_ARGUMENT,
+                "--batch must be from 1 to 9, got 12");
 }
 
 static void test_utf8(void) {
@@ -465,6 +498,7 @@ static const test_case tests[] = {{"append", test_append},
                                   {"double", test_double},
                                   {"int", test_int},
                                   {"scale", test_scale},
+                                  {"lists", test_lists},
                                   {"utf8", test_utf8},
                                   {"plain", test_plain},
                                   {"plain_is_cut", test_plain_is_cut},

@@ -120,13 +120,17 @@ static const char *labels(const zonal__source *source) {
 #define CHECK_TEXT(got, want)                                                                      \
     CHECK_MSG(strcmp(got, want) == 0, "%s is \"%s\", want \"%s\"", #got, got, want)
 
-static void check_source(zonal__source *source, const char *want_values, const char *want_labels) {
-    if (!source) return;
+static void check_images(zonal__source *source, const char *want_values, const char *want_labels) {
     CHECK_TEXT(values(source), want_values);
     CHECK_TEXT(labels(source), want_labels);
+    zonal__source_close(source);
+}
+
+static void check_source(zonal__source *source, const char *want_values, const char *want_labels) {
+    if (!source) return;
     CHECK(strcmp(source->table->kind, "folder") == 0);
     CHECK(source->width == 0 && source->height == 0 && source->channels == 0);
-    zonal__source_close(source);
+    check_images(source, want_values, want_labels);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -184,8 +188,28 @@ static void test_divided(void) {
     check_source(open_split("set", ZONAL__SPLIT_ALL), "1 2 4 3 ", "a b b c ");
     put_image("set/test/c/5.png", 5);
     check_source(open_split("set", ZONAL__SPLIT_TEST), "5 ", "c ");
-    put_image("set/val/a/6.png", 6); /* "val" goes before "valid" */
-    check_source(open_split("set", ZONAL__SPLIT_VAL), "6 ", "a ");
+    put_image("set/val/a/6.png", 6);
+    check_refused("set", ZONAL__SPLIT_TRAIN, NULL, ZONAL_FORMAT,
+                  "has both val and valid for its validation images; put them into one");
+    end();
+}
+
+/* A set that is not divided may have classes of these names. */
+static void test_names_like_splits(void) {
+    if (!begin()) return;
+    if (!put_image("set/val/1.png", 1)) {
+        end();
+        SKIP("built without libpng");
+    }
+    put_image("set/valid/2.png", 2);
+    put_image("set/other/3.png", 3);
+    check_source(open_split("set", ZONAL__SPLIT_ALL), "3 1 2 ", "other val valid ");
+    CHECK_TEXT(log_text, "");
+    put_image("large/Train/a/1.png", 1);
+    put_image("large/Test/a/2.png", 2);
+    check_source(open_split("large", ZONAL__SPLIT_ALL), "2 1 ", "Test Train ");
+    CHECK_MSG(strstr(log_text, "large/Train is taken for a class") != NULL, "the log: %s",
+              log_text);
     end();
 }
 
@@ -351,6 +375,7 @@ static void test_class_list(void) {
     zonal__source_options options = {.class_list = list};
     char path[1024];
     zonal__source *source;
+    FILE *stream;
     if (!begin()) return;
     if (!put_image("set/train/n01/1.png", 1)) {
         end();
@@ -375,6 +400,16 @@ static void test_class_list(void) {
     check_refused("set", ZONAL__SPLIT_TRAIN, list, ZONAL_FORMAT, "names class n01 twice");
     put("list", "# nothing\n\n");
     check_refused("set", ZONAL__SPLIT_TRAIN, list, ZONAL_FORMAT, "names no class");
+    put_image("set/train/n01 great white/5.png", 5);
+    put("list", "\xef\xbb\xbfn03\n n01 great white \r\n");
+    if (CHECK_OK(zonal__source_open(&options, &source)))
+        check_source(source, "3 5 ", "n03 n01 great white ");
+    if (CHECK((stream = fopen(list, "wb")) != NULL)) {
+        fwrite("n01\0\nn02\n", 1, 9, stream);
+        fclose(stream);
+    }
+    check_refused("set", ZONAL__SPLIT_TRAIN, list, ZONAL_FORMAT,
+                  "has a byte of 0, so it is no text");
     check_refused("set", ZONAL__SPLIT_TRAIN, "/nowhere/list", ZONAL_IO, "/nowhere/list");
     end();
 }
@@ -514,11 +549,15 @@ static void test_kinds(void) {
     put("cifar100/train.bin", "x");
     put("mnist/train-images-idx3-ubyte", "x");
     put("mnist.gz/train-images-idx3-ubyte.gz", "x");
+    put("cifar-test/test_batch.bin", "x"); /* the training images are missing */
+    put("mnist-test/t10k-images-idx3-ubyte", "x");
     put("x.h5", "x");
     put("x-idx3-ubyte", "x");
     check_refused("cifar10", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "data_batch_1.bin");
     check_refused("cifar100", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "train.bin");
     check_refused("mnist", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "train-images-idx3-ubyte");
+    check_refused("cifar-test", ZONAL__SPLIT_TRAIN, NULL, ZONAL_IO, "data_batch_1.bin");
+    check_refused("mnist-test", ZONAL__SPLIT_TRAIN, NULL, ZONAL_IO, "train-images-idx3-ubyte");
     check_refused("x-idx3-ubyte", ZONAL__SPLIT_ALL, NULL, ZONAL_FORMAT, "x-idx3-ubyte");
     for (int i = 0; i < 2; i++) { /* without zlib the status is another */
         zonal__source_options options = {.path = at(i ? "x.h5" : "mnist.gz")};
@@ -550,6 +589,53 @@ static void test_pack(void) {
         }
         zonal__source_close(source);
     }
+    end();
+}
+
+/* A class list also chooses among the classes of a pack, and is refused where they have no names.
+ */
+static void test_class_list_of_others(void) {
+    static const char *const names[] = {"ant", "bee", "cat"};
+    uint8_t pixel;
+    zonal__image image = {.width = 1, .height = 1, .channels = 1, .pixels = &pixel, .room = 1};
+    zonal__pack_options named = {.classes = 3, .class_names = names}, plain = {.classes = 3};
+    char list[1024], path[1024];
+    zonal__source_options options = {.path = path, .class_list = list};
+    zonal__pack_writer *writer;
+    zonal__source *source;
+    if (!begin()) return;
+    put("list", "cat\nant\n");
+    snprintf(list, sizeof list, "%s", at("list"));
+    for (int k = 0; k < 2; k++) {
+        if (!CHECK_OK(zonal__pack_create(at(k ? "plain" : "named"), k ? &plain : &named, &writer)))
+            continue;
+        for (int i = 0; i < 6; i++) {
+            pixel = (uint8_t)(10 + i);
+            CHECK_OK(zonal__pack_add(writer, &image, i % 3,
+                                     i < 5 ? ZONAL__SPLIT_TRAIN : ZONAL__SPLIT_VAL));
+        }
+        CHECK_OK(zonal__pack_commit(writer));
+    }
+    snprintf(path, sizeof path, "%s", at("named"));
+    if (CHECK_OK(zonal__source_open(&options, &source))) {
+        CHECK(source->classes == 2 && source->labels[0] == 1 && source->labels[1] == 0);
+        check_images(source, "10 12 13 15 ", "ant cat ant cat ");
+    }
+    options.split = ZONAL__SPLIT_VAL;
+    if (CHECK_OK(zonal__source_open(&options, &source))) check_images(source, "15 ", "cat ");
+    put("list", "ant\n");
+    CHECK_FAILS(zonal__source_open(&options, &source), ZONAL_FORMAT,
+                "has no image of the classes in");
+    CHECK(source == NULL);
+    put("list", "ent\n");
+    CHECK_FAILS(zonal__source_open(&options, &source), ZONAL_FORMAT,
+                "named has no such class; did you mean ant?");
+    snprintf(path, sizeof path, "%s", at("plain"));
+    CHECK_FAILS(zonal__source_open(&options, &source), ZONAL_ARGUMENT,
+                "has classes with numbers only; leave it out");
+    snprintf(path, sizeof path, "textures:disk");
+    CHECK_FAILS(zonal__source_open(&options, &source), ZONAL_ARGUMENT,
+                "textures:disk has no classes");
     end();
 }
 
@@ -766,12 +852,14 @@ static const test_case tests[] = {
     {"classes", test_classes},
     {"flat", test_flat},
     {"divided", test_divided},
+    {"names like splits", test_names_like_splits},
     {"unlabelled test", test_unlabelled_test},
     {"class called train", test_class_called_train},
     {"seeded split", test_seeded_split},
     {"split stands", test_split_stands},
     {"split of few", test_split_of_few},
     {"class list", test_class_list},
+    {"class list of others", test_class_list_of_others},
     {"bad folders", test_bad_folders},
     {"links", test_links},
     {"broken links count once", test_broken_links_counted_once},

@@ -330,9 +330,11 @@ static zonal_status check_labels(const part *train, const part *test) {
                           "retrieval or diagnostics",
                           train->source->path);
     if (train->source->classes != test->source->classes)
-        return ZONAL_FAIL(ZONAL_FORMAT,
-                          "the splits of %s have %d and %d classes; give both with --class-list",
-                          train->source->path, train->source->classes, test->source->classes);
+        return ZONAL_FAIL(
+            ZONAL_FORMAT,
+            "the splits of %s have %d and %d classes; give both the same (--class-list, "
+            "where classes have names)",
+            train->source->path, train->source->classes, test->source->classes);
     return ZONAL_OK;
 }
 

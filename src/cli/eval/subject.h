@@ -54,7 +54,7 @@ extern const char *const zonal__subject_precisions[]; /* fp32, bf16 */
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 4, "augmentation", "WORD",                  \
                                 "of random views: byol or texture; the run's unless given"),       \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 5, "class-list", "FILE",                    \
-                                "folders: only these classes, one name per line"),                 \
+                                "only these classes, one name per line"),                          \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 6, "val-share", "SHARE",                    \
                                 "share for validation, if the data set has no splits"),            \
         ZONAL__SUBJECT_OVERRIDE(settings_type, member, 7, "test-share", "SHARE",                   \
