@@ -277,15 +277,17 @@ static zonal_status load_images(idx *set, input *in, part *p) {
     return read_elements(in, bytes, p->pixels);
 }
 
+/* p->count is that of the images; 0: not known. */
 static zonal_status load_labels(input *in, part *p) {
     uint32_t count = 0;
     ZONAL_TRY(read_sizes(in, 1, &count));
-    if (count != p->count)
+    if (p->count > 0 && count != p->count)
         return ZONAL_FAIL(ZONAL_FORMAT,
                           "%s has %u label%s, but there %s %lld image%s; get both files again",
                           in->path, count, zonal__text_plural(count), p->count == 1 ? "is" : "are",
                           (long long)p->count, zonal__text_plural(p->count));
     ZONAL_TRY(check_claim(in, count));
+    p->count = count;
     ZONAL_TRY(ZONAL_NEW(&p->labels, count, "labels"));
     return read_elements(in, count, p->labels);
 }
@@ -345,11 +347,33 @@ static zonal_status name_file(input *in, const char *path, const char *name) {
     return ZONAL_OK;
 }
 
+static void count_classes(zonal__source *source, const part *p) {
+    for (int64_t k = 0; k < p->count; k++)
+        if (p->labels[k] >= source->classes) source->classes = p->labels[k] + 1;
+}
+
+/* All parts of a folder have the same classes: the labels of one that is not read count too, if
+ * they are there. */
+static zonal_status count_other_classes(idx *set, input *in, const char *folder, const char *name) {
+    part other = {0};
+    zonal_status status;
+    ZONAL_TRY(name_file(in, folder, name));
+    if (!settle_suffix(in->path, sizeof in->path) || name_labels(in) != ZONAL_OK) return ZONAL_OK;
+    status = input_open(in);
+    if (status == ZONAL_OK) status = load_labels(in, &other);
+    input_close(in);
+    if (status == ZONAL_OK) count_classes(&set->source, &other);
+    zonal__free(other.labels);
+    return status;
+}
+
 static zonal_status load_from_folder(idx *set, input *in, const zonal__source_options *options) {
     static const char *const names[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"};
     for (int test = 0; test < 2; test++) {
-        if (options->split != ZONAL__SPLIT_ALL && test != (options->split == ZONAL__SPLIT_TEST))
+        if (options->split != ZONAL__SPLIT_ALL && test != (options->split == ZONAL__SPLIT_TEST)) {
+            ZONAL_TRY(count_other_classes(set, in, options->path, names[test]));
             continue;
+        }
         ZONAL_TRY(name_file(in, options->path, names[test]));
         if (!settle_suffix(in->path, sizeof in->path))
             return ZONAL_FAIL(ZONAL_IO, "%s has no file %s, packed (.gz) or not; put it there",
@@ -361,14 +385,11 @@ static zonal_status load_from_folder(idx *set, input *in, const zonal__source_op
 
 static zonal_status join_labels(idx *set) {
     zonal__source *source = &set->source;
-    source->classes = FEWEST_CLASSES;
     ZONAL_TRY(ZONAL_NEW(&source->labels, source->count, "the labels"));
     for (int i = 0; i < set->parts; i++) {
         part *p = &set->part[i];
-        for (int64_t k = 0; k < p->count; k++) {
-            source->labels[p->first + k] = p->labels[k];
-            if (p->labels[k] >= source->classes) source->classes = p->labels[k] + 1;
-        }
+        for (int64_t k = 0; k < p->count; k++) source->labels[p->first + k] = p->labels[k];
+        count_classes(source, p);
     }
     return ZONAL_OK;
 }
@@ -379,6 +400,7 @@ static zonal_status open_idx(idx *set, const zonal__source_options *options) {
     input *in;
     zonal_status status;
     ZONAL_TRY(zonal__source_init(&set->source, &idx_table, options));
+    set->source.classes = FEWEST_CLASSES;
     ZONAL_TRY(ZONAL_NEW(&in, 1, "an idx file"));
     if (folder)
         status = load_from_folder(set, in, options);

@@ -179,6 +179,17 @@ def idx_plain_and_packed(folder):
 
 
 @case
+def idx_parts_have_the_same_classes(folder):
+    images, labels = mnist(folder)
+    labels[:90] %= 10
+    labels[95] = 15
+    idx(folder, "t10k-labels-idx1-ubyte", labels[90:])
+    assert [Source(folder, split).classes for split in (TRAIN, VAL, TEST)] == [16] * 3
+    os.remove(os.path.join(folder, "t10k-images-idx3-ubyte"))
+    assert Source(folder, TRAIN).classes == 10  # labels of no images
+
+
+@case
 def idx_named_otherwise(folder):
     # As some mirrors have them. One file alone is known by its first bytes, whatever its name.
     images, labels = mnist(folder)
