@@ -12,7 +12,11 @@
 #include "core/memory.h"
 #include "data/formats.h"
 
-enum { LARGEST_FILE = 1 << 30 }; /* bytes; ZONAL__IMAGE_AREA pixels hardly need as many */
+enum {
+    LARGEST_FILE = 1 << 30, /* bytes; ZONAL__IMAGE_AREA pixels hardly need as many */
+    LARGEST_KEPT = 1 << 26, /* room that a decoder keeps for the next file */
+    HEAD = 1 << 16          /* what tells the format, and most images whole */
+};
 
 struct zonal__decoder {
     zonal__jpeg *jpeg; /* both are made when the first image of their kind comes */
@@ -162,28 +166,43 @@ static zonal_status cannot_read(const char *path, int error) {
     return ZONAL_FAIL(ZONAL_IO, "cannot read %s: %s%s", path, strerror(error), remedy);
 }
 
-/* Reads a whole file into decoder->bytes. */
+/* Reads on up to "size" bytes; fewer where the file was cut off meanwhile: the format will tell. */
+static zonal_status read_up_to(zonal__decoder *decoder, const char *path, int descriptor,
+                               size_t size, size_t *done) {
+    while (*done < size) {
+        ssize_t got = read(descriptor, decoder->bytes + *done, size - *done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return cannot_read(path, errno);
+        if (got == 0) break;
+        *done += (size_t)got;
+    }
+    return ZONAL_OK;
+}
+
+/* Reads a whole file into decoder->bytes; one that begins like no image, no further than that. */
 static zonal_status read_bytes(zonal__decoder *decoder, const char *path, int descriptor,
                                size_t *size) {
     struct stat about;
-    size_t done = 0;
+    size_t whole;
+    *size = 0;
     if (fstat(descriptor, &about) != 0) return cannot_read(path, errno);
     if (!S_ISREG(about.st_mode))
         return ZONAL_FAIL(ZONAL_IO, "cannot read %s: it is not a file; give the name of one", path);
     if (about.st_size > LARGEST_FILE)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is larger than any image: %lld bytes; remove it", path,
                           (long long)about.st_size);
-    *size = (size_t)about.st_size;
-    ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, *size, &decoder->room, "an image file"));
-    while (done < *size) {
-        ssize_t got = read(descriptor, decoder->bytes + done, *size - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return cannot_read(path, errno);
-        if (got == 0) break;
-        done += (size_t)got;
-    }
-    *size = done; /* less when the file was cut off meanwhile: the format will tell */
-    return ZONAL_OK;
+    whole = (size_t)about.st_size;
+    ZONAL_TRY(ZONAL_RENEW(&decoder->bytes, whole, &decoder->room, "an image file"));
+    ZONAL_TRY(read_up_to(decoder, path, descriptor, whole < HEAD ? whole : HEAD, size));
+    ZONAL_TRY(zonal__image_recognise(decoder->bytes, *size, path));
+    return read_up_to(decoder, path, descriptor, whole, size);
+}
+
+static void give_back_much(zonal__decoder *decoder) {
+    if (decoder->room <= LARGEST_KEPT) return;
+    zonal__free(decoder->bytes);
+    decoder->bytes = NULL;
+    decoder->room = 0;
 }
 
 zonal_status zonal__image_read(zonal__decoder *decoder, const char *path,
@@ -195,6 +214,8 @@ zonal_status zonal__image_read(zonal__decoder *decoder, const char *path,
     if (descriptor < 0) return cannot_read(path, errno);
     status = read_bytes(decoder, path, descriptor, &size);
     close(descriptor);
-    ZONAL_TRY(status);
-    return zonal__image_decode(decoder, decoder->bytes, size, path, options, image);
+    if (status == ZONAL_OK)
+        status = zonal__image_decode(decoder, decoder->bytes, size, path, options, image);
+    give_back_much(decoder);
+    return status;
 }

@@ -83,6 +83,10 @@ const char *zonal__image_format(zonal__image_kind kind);
  * whose sentence comes when one is read. */
 const char *zonal__image_unread(zonal__image_kind kind);
 
+/* Whether the first bytes are those of a format above: the sentence of zonal__image_probe where
+ * they are not. 12 bytes are enough. */
+zonal_status zonal__image_recognise(const void *bytes, size_t size, const char *name);
+
 /* Reads the head only: needs no library, and allocates nothing. "name" is for the sentence.
  * ZONAL_FORMAT: none of the formats above, damaged, or too large. */
 zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,

@@ -244,25 +244,50 @@ static zonal_status probe_tiff(span file, const char *name, zonal__image_info *i
     return ZONAL_OK;
 }
 
-zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
-                                zonal__image_info *info) {
-    span file = {bytes, size};
-    *info = (zonal__image_info){0};
-    if (size == 0)
+static zonal_status probe_bmp(span file, const char *name, zonal__image_info *info) {
+    return zonal__bmp_probe(&(zonal__encoded){.bytes = file.at, .size = file.size, .name = name},
+                            info);
+}
+
+typedef zonal_status probe(span file, const char *name, zonal__image_info *info);
+
+static int begins(span file, const char *magic, size_t bytes) {
+    return file.size >= bytes && memcmp(file.at, magic, bytes) == 0;
+}
+
+/* By the first bytes; NULL for a format that is not known. */
+static probe *probe_of(span file) {
+    if (begins(file, "\xff\xd8\xff", 3)) return probe_jpeg;
+    if (begins(file, "\x89PNG\r\n\x1a\n", 8)) return probe_png;
+    if (begins(file, "RIFF", 4) && file.size >= 12 && memcmp(file.at + 8, "WEBP", 4) == 0)
+        return probe_webp;
+    if (begins(file, "BM", 2)) return probe_bmp;
+    if (begins(file, "GIF87a", 6) || begins(file, "GIF89a", 6)) return probe_gif;
+    return is_tiff(file) ? probe_tiff : NULL;
+}
+
+static zonal_status not_known(span file, const char *name) {
+    if (file.size == 0)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is empty: not an image; remove it or copy it again",
                           name);
-    if (size >= 3 && memcmp(file.at, "\xff\xd8\xff", 3) == 0) return probe_jpeg(file, name, info);
-    if (size >= 8 && memcmp(file.at, "\x89PNG\r\n\x1a\n", 8) == 0)
-        return probe_png(file, name, info);
-    if (size >= 12 && memcmp(file.at, "RIFF", 4) == 0 && memcmp(file.at + 8, "WEBP", 4) == 0)
-        return probe_webp(file, name, info);
-    if (size >= 2 && memcmp(file.at, "BM", 2) == 0)
-        return zonal__bmp_probe(&(zonal__encoded){.bytes = bytes, .size = size, .name = name},
-                                info);
-    if (size >= 6 && (memcmp(file.at, "GIF87a", 6) == 0 || memcmp(file.at, "GIF89a", 6) == 0))
-        return probe_gif(file, name, info);
-    if (is_tiff(file)) return probe_tiff(file, name, info);
+    if (begins(file, "II+\0", 4) || begins(file, "MM\0+", 4))
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is a BigTIFF, which is not read; save it as a plain TIFF or a PNG",
+                          name);
     return ZONAL_FAIL(ZONAL_FORMAT,
                       "%s is neither JPEG, PNG, WebP, BMP, GIF nor TIFF: convert it or remove it",
                       name);
+}
+
+zonal_status zonal__image_recognise(const void *bytes, size_t size, const char *name) {
+    const span file = {bytes, size};
+    return probe_of(file) ? ZONAL_OK : not_known(file, name);
+}
+
+zonal_status zonal__image_probe(const void *bytes, size_t size, const char *name,
+                                zonal__image_info *info) {
+    const span file = {bytes, size};
+    probe *probe_it = probe_of(file);
+    *info = (zonal__image_info){0};
+    return probe_it ? probe_it(file, name, info) : not_known(file, name);
 }
