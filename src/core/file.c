@@ -45,6 +45,10 @@ static zonal_status fail_write(const char *name, int error) {
         remedy = "; does its folder exist?";
     else if (error == EACCES || error == EPERM || error == EROFS)
         remedy = "; choose a place that you may write to";
+    else if (error == ENAMETOOLONG)
+        remedy = "; choose a name that is shorter by 20 characters";
+    else if (error == EFBIG)
+        remedy = "; allow larger files (ulimit -f)";
     return ZONAL_FAIL(ZONAL_IO, "cannot write %s: %s%s", name, strerror(error), remedy);
 }
 
@@ -121,8 +125,15 @@ static zonal_status refuse_odd(const char *name, mode_t mode) {
 
 static zonal_status open_target(zonal__file *file, int plain) {
     struct stat old;
-    if ((plain ? lstat : stat)(file->name, &old) != 0)
-        return errno == ENOENT ? open_beside(file, NULL) : fail_write(file->name, errno);
+    if ((plain ? lstat : stat)(file->name, &old) != 0) {
+        if (errno != ENOENT) return fail_write(file->name, errno);
+        if (lstat(file->name, &old) == 0)
+            return ZONAL_FAIL(ZONAL_IO,
+                              "cannot write %s: it is a link to a file that is not there; make "
+                              "that file (touch), or remove the link",
+                              file->name);
+        return open_beside(file, NULL);
+    }
     if (plain && !S_ISREG(old.st_mode)) return refuse_odd(file->name, old.st_mode);
     if (S_ISDIR(old.st_mode))
         return ZONAL_FAIL(ZONAL_IO, "cannot write %s: it is a folder; give the name of a file",

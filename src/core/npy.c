@@ -230,8 +230,9 @@ static zonal_status parse_prefix(const unsigned char *bytes, size_t count, const
         return not_npy(bytes, count, name);
     if (count >= 8 && (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0))
         return ZONAL_FAIL(ZONAL_FORMAT,
-                          "%s is a .npy file of version %d.%d; 1.0, 2.0 and 3.0 are read", name,
-                          bytes[6], bytes[7]);
+                          "%s is a .npy file of version %d.%d; 1.0, 2.0 and 3.0 are read: save it "
+                          "again by numpy",
+                          name, bytes[6], bytes[7]);
     *begin = count >= 8 && bytes[6] > 1 ? 12 : 10;
     if (count < *begin)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is cut short inside its header; copy it again", name);
@@ -352,7 +353,8 @@ static zonal_status check_matrix(zonal__npy *npy) {
                           "reshape it, in numpy: x.reshape(%s)",
                           npy->path, shape, header->rank < 2 ? "1, -1" : "-1, x.shape[-1]");
     if (header->shape[0] == 0 || header->shape[1] == 0)
-        return ZONAL_FAIL(ZONAL_SHAPE, "%s is empty: its shape is %s", npy->path, shape);
+        return ZONAL_FAIL(ZONAL_SHAPE, "%s is empty: its shape is %s; give at least one embedding",
+                          npy->path, shape);
     npy->rows = header->shape[0];
     npy->cols = header->shape[1];
     return ZONAL_OK;

@@ -122,6 +122,11 @@ static zonal_status parse_numbers(parser *p, const char *name, int most, int64_t
     for (;;) {
         ZONAL_TRY(zonal__json_read_more(&p->json, ']', &more));
         if (!more) return ZONAL_OK;
+        if (*count == most && most > 2)
+            return ZONAL_FAIL(ZONAL_FORMAT,
+                              "%s holds the tensor \"%.100s\" of more than %d dimensions; reshape "
+                              "it before saving, or leave it out",
+                              p->file->path, name, most);
         if (*count == most) return damaged_tensor(p->file, name, "too many numbers in a list");
         ZONAL_TRY(zonal__json_read_int(&p->json, &out[*count]));
         if (out[(*count)++] < 0) return damaged_tensor(p->file, name, "a negative number");
@@ -293,12 +298,16 @@ static zonal_status compare_checksum(const zonal__safetensors *file,
 static zonal_status find_header(const zonal__safetensors *file, size_t *length) {
     uint64_t claimed;
     if (file->bytes < 8)
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s has %zu bytes: it is cut short, or no safetensors file",
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s has %zu bytes: it is cut short, or no safetensors file; "
+                          "copy or save it again",
                           file->path, file->bytes);
     memcpy(&claimed, file->base, sizeof claimed);
     if (claimed < 2 || claimed > ZONAL__SAFETENSORS_HEADER_MOST ||
         (file->bytes > 8 && file->base[8] != '{'))
-        return ZONAL_FAIL(ZONAL_FORMAT, "%s is not a safetensors file, or its beginning is damaged",
+        return ZONAL_FAIL(ZONAL_FORMAT,
+                          "%s is not a safetensors file, or its beginning is damaged; save it "
+                          "again",
                           file->path);
     if (claimed > file->bytes - 8)
         return ZONAL_FAIL(ZONAL_FORMAT, "%s is cut short inside its header; copy or save it again",

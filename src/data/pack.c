@@ -326,8 +326,9 @@ static zonal_status check_foot(pack *p, foot *last) {
                           "zonal data pack wrote",
                           p->source.path);
     if (memcmp(first.magic, HEAD_MAGIC, sizeof first.magic) != 0)
-        return first.magic[MAGIC_NAME] == '1' ? other_version(p, 1)
-                                              : damaged(p, "its beginning is invalid");
+        return first.magic[MAGIC_NAME] >= '1' && first.magic[MAGIC_NAME] <= '9'
+                   ? other_version(p, first.magic[MAGIC_NAME] - '0')
+                   : damaged(p, "its beginning is invalid");
     if (memcmp(last->magic, FOOT_MAGIC, sizeof last->magic) != 0)
         return damaged(p, "its end is missing");
     if (last->checksum != zonal__pack_checksum(last, offsetof(foot, checksum)))

@@ -91,7 +91,8 @@ static zonal_status run(pool *p, member *members, int workers) {
     if (started > 0)
         status = use_all(p);
     else
-        status = ZONAL_FAIL(ZONAL_MEMORY, "no worker thread can be started");
+        status = ZONAL_FAIL(ZONAL_MEMORY,
+                            "no worker thread can be started; allow more threads (ulimit -u)");
     pthread_mutex_lock(&p->lock);
     p->stopping = 1;
     pthread_cond_broadcast(&p->room);

@@ -382,6 +382,9 @@ def test_bad_sources():
     assert run("data", "pack", "textures:disk", "--count", 2, "--out", "x.zpk").returncode == 0
     kept("a pack", "x.zpk", "data", "pack", "x.zpk", "--out", "x.zpk")
     os.remove("x.zpk")
+    done = run("data", "pack", "textures:disk", "--count", 2, "--out", "a\x1b[31mb\n.zpk")
+    assert done.returncode == 0 and "\x1b" not in done.stdout and done.stdout.count("\n") == 1, done.stdout
+    os.remove("a\x1b[31mb\n.zpk")
     kept("a pack of some classes", "list", "data", "pack", "loop", "--class-list", "list", "--out",
          "./list")
     refused("a pack in the place of an image", 2, "let its name end in .zpk", "data", "pack", "loop",

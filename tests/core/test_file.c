@@ -103,6 +103,7 @@ static void test_follows_links(void) {
     test_folder folder;
     char link[768];
     struct stat state;
+    zonal__file *file;
     if (!CHECK(test_folder_make(&folder))) return;
     strcpy(link, test_folder_file(&folder, "link"));
     write_plain(test_folder_file(&folder, "real"), "old");
@@ -111,6 +112,12 @@ static void test_follows_links(void) {
     check_content(test_folder_file(&folder, "real"), "two words 2\n");
     CHECK(lstat(link, &state) == 0 && S_ISLNK(state.st_mode));
     CHECK(test_folder_count(&folder) == 2);
+    /* One that leads nowhere is not replaced by a file. */
+    CHECK(unlink(test_folder_file(&folder, "real")) == 0);
+    CHECK_FAILS(zonal__file_create(link, &file), ZONAL_IO,
+                "it is a link to a file that is not there");
+    CHECK(lstat(link, &state) == 0 && S_ISLNK(state.st_mode));
+    CHECK(test_folder_count(&folder) == 1);
     test_folder_remove(&folder);
 }
 

@@ -341,7 +341,7 @@ static void test_damaged_headers(void) {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}",
          "too large a shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",
-         "too many numbers"},
+         "of more than 8 dimensions; reshape it"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", "an array is missing"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[[2]],\"data_offsets\":[0,8]}}", "a whole number"},
         {"{\"a\":[]}", "an object is missing"},

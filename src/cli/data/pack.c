@@ -209,7 +209,7 @@ static void print_result(const settings *s, const job *j) {
     int64_t total = 0;
     const char *between = " (";
     for (int k = 0; k <= MOST_SPLITS; k++) total += j->packed[k];
-    printf("%s: %" PRId64 " images", s->out, total);
+    printf("%s: %" PRId64 " images", zonal__cli_plain(s->out).text, total);
     for (int k = ZONAL__SPLIT_TRAIN; k <= MOST_SPLITS; k++)
         if (j->packed[k] > 0) {
             printf("%s%s %" PRId64, between, zonal__split_words[k], j->packed[k]);
