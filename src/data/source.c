@@ -245,7 +245,7 @@ static zonal_status take_classes(const zonal__source_options *options, zonal__so
     return status;
 }
 
-static int is_textures(const char *path) {
+int zonal__source_is_textures(const char *path) {
     return strncmp(path, "textures:", 9) == 0;
 }
 
@@ -253,7 +253,7 @@ zonal_status zonal__source_check_path(const char *path) {
     struct stat about;
     if (!path || !path[0])
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a source of images needs a name, got an empty one");
-    if (is_textures(path)) return ZONAL_OK;
+    if (zonal__source_is_textures(path)) return ZONAL_OK;
     if (stat(path, &about) != 0)
         return ZONAL_FAIL(ZONAL_IO,
                           "cannot read %s: %s; give the name of a folder or file of images, or "
@@ -269,7 +269,7 @@ zonal_status zonal__source_open(const zonal__source_options *options, zonal__sou
     struct stat about;
     *source = NULL;
     ZONAL_TRY(zonal__source_check_path(path));
-    if (is_textures(path))
+    if (zonal__source_is_textures(path))
         ZONAL_TRY(zonal__source_textures(options, source));
     else if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         ZONAL_TRY(open_folder(options, source));

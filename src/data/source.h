@@ -85,6 +85,7 @@ typedef struct zonal__source_options {
  * CIFAR's binaries, of MNIST's idx files or of images; a pack, an HDF5 file, an idx file;
  * textures. *source is NULL on failure; the sentence names the path and what is expected. */
 zonal_status zonal__source_open(const zonal__source_options *options, zonal__source **source);
+int zonal__source_is_textures(const char *path); /* "textures:FAMILY" */
 /* Whether there is anything to open: the same sentence where there is not, at no cost. */
 zonal_status zonal__source_check_path(const char *path);
 void zonal__source_close(zonal__source *source); /* accepts NULL */

@@ -7,6 +7,15 @@ static double share(double asked) {
     return asked > 0 ? asked : ZONAL__NO_SHARE;
 }
 
+zonal_status zonal__source_settings_check(const zonal__source_settings *settings,
+                                          const char *path) {
+    if ((!settings->count && !settings->size) || zonal__source_is_textures(path)) return ZONAL_OK;
+    return ZONAL_FAIL(ZONAL_ARGUMENT,
+                      "--%s is for textures, and %s is not one of their families; "
+                      "leave it out",
+                      settings->count ? "count" : "size", path);
+}
+
 zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
                                                    const char *path, zonal__split split) {
     return (zonal__source_options){.path = path,

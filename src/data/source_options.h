@@ -90,6 +90,10 @@ typedef struct zonal__source_settings {
 /* The words of --split, in the order of zonal__split. */
 extern const char *const zonal__split_words[];
 
+/* Refuses --count and --size for what are no textures: that many images were not what was asked
+ * for. */
+zonal_status zonal__source_settings_check(const zonal__source_settings *settings, const char *path);
+
 zonal__source_options zonal__source_settings_apply(const zonal__source_settings *settings,
                                                    const char *path, zonal__split split);
 

@@ -320,7 +320,7 @@ zonal_status zonal__training_record(const zonal__training *t, zonal__data_record
 
 zonal_status zonal__training_check_place(const zonal__training *t, const char *run) {
     const char *path = t->settings.data;
-    if (!path || strncmp(path, "textures:", 9) == 0 || access(path, F_OK) == 0) return ZONAL_OK;
+    if (!path || zonal__source_is_textures(path) || access(path, F_OK) == 0) return ZONAL_OK;
     if (zonal__options_source(&t->options, "data") == ZONAL__SOURCE_FLAG)
         return ZONAL_FAIL(ZONAL_IO,
                           "cannot read --data %.300s: %s; name the folder or file of the images",

@@ -363,6 +363,9 @@ def test_bad_sources():
 
     refused("more textures than can be put in order", 2, "--count", "data", "info",
             "textures:disk", "--count", 1000000000)
+    refused("so many images of a folder", 2, "--count is for textures", "data", "info", "loop", "--count", 2)
+    refused("a folder in textures' size", 2, "--size is for textures", "data", "pack", "loop", "--size", 64,
+            "--out", "x.zpk")
     refused("a class that is not there", 1, "bee", "data", "info", "gap", "--class-list", "list")
     refused("a file that is no source", 1, "text.h5", "data", "info", "text.h5")
     classes("half/val", {"ant": 2, "bee": 2})

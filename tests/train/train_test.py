@@ -599,7 +599,7 @@ def test_refusals():
     @case("every recipe can be read, and names no unknown key")
     def _():
         recipes = sorted(glob.glob(SOURCE + "/recipes/*.toml"))
-        assert len(recipes) == 11, recipes
+        assert len(recipes) == 12, recipes
         for recipe in recipes:
             done = train("--config", recipe, "--dump-config")
             assert done.returncode == 0 and not done.stderr, done.stderr

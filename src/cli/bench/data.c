@@ -82,6 +82,7 @@ static zonal_status open_source(const settings *s, const char *path, int min_sid
                                 zonal__source **source) {
     zonal__source_options options =
         zonal__source_settings_apply(&s->source, path, (zonal__split)s->split);
+    ZONAL_TRY(zonal__source_settings_check(&s->source, path));
     if (min_side && !options.min_side) options.min_side = min_side;
     return zonal__source_open(&options, source);
 }

@@ -162,6 +162,7 @@ static zonal_status run(const settings *s, const char *path) {
     zonal__source *source;
     zonal__description description;
     zonal_status status;
+    ZONAL_TRY(zonal__source_settings_check(&s->source, path));
     ZONAL_TRY(zonal__source_open(&options, &source));
     zonal__progress_begin(&progress, "reading", source->count, s->quiet);
     status = zonal__describe(source, &how, &description);

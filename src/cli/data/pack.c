@@ -185,6 +185,7 @@ static zonal_status run(const settings *s, const char *path, job *j) {
     zonal_status status;
     ZONAL_TRY(zonal__cli_keep_input("--out", s->out, path));
     ZONAL_TRY(zonal__cli_keep_input("--out", s->out, s->source.class_list));
+    ZONAL_TRY(zonal__source_settings_check(&s->source, path));
     ZONAL_TRY(split_parts(s->split, parts, &count));
     ZONAL_TRY(ZONAL_NEW(&j->scratch, workers, "the workers' images"));
     status = ZONAL_OK;
