@@ -62,16 +62,14 @@ static double selectivity_of_unit_gain(double lambda, const zonal_objective_info
     return (1 - lambda) * info->k * (double)dim / (2 * lambda * info->anisotropy);
 }
 
-/* What works without tuning (results/selectivity.md): exact losses are best at a selectivity of 10
- * to 20 on photographs, of 10 and less in long runs on textures; sliced ones want more, as their
- * random directions push towards uniformity too. KL under a narrow kernel would collapse there, so
+/* KL under a narrow kernel would collapse there, so
  * the gain keeps a distance from the threshold. Selectivity is that at the usual lambda: another
  * lambda shifts the weight as it should. A loss without a known selectivity has the test statistic,
  * batch times D. */
 static double usual_gain(const zonal_objective_options *options, int64_t batch, int64_t dim,
                          const zonal_objective_info *info) {
     const zonal_discrepancy kind = options->loss.discrepancy;
-    const double selectivity = kind == ZONAL_DISCREPANCY_SUSREG ? 20 : 10;
+    const double selectivity = zonal__usual_selectivity(kind, dim);
     const double least = 1.15 * info->threshold;
     double gain;
     if (kind == ZONAL_DISCREPANCY_SIGREG) return 1;

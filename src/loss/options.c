@@ -258,8 +258,8 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .metavar = "auto|batch|unit|NUMBER",
          .set = set_gain,
          .help =
-             "factor of the uniformity loss; auto: a selectivity of 10 (susreg: 20) at the usual "
-             "lambda, at least 1.15 times the collapse threshold; sigreg: 1"},
+             "factor of the uniformity loss; auto: a selectivity of 10 d/256 (susreg: 20) at the "
+             "usual lambda, at least 1.15 times the collapse threshold; sigreg: 1"},
         {.name = "margin",
          .type = ZONAL__OPTION_DOUBLE,
          IN_OBJECTIVE(gain_value),
@@ -404,6 +404,10 @@ zonal_status zonal_loss_defaults(const char *method, zonal_loss_options *options
 
 double zonal__usual_lambda(zonal_discrepancy discrepancy) {
     return discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
+}
+
+double zonal__usual_selectivity(zonal_discrepancy discrepancy, int64_t dim) {
+    return discrepancy == ZONAL_DISCREPANCY_SUSREG ? 20 : 10 * (double)dim / 256;
 }
 
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {

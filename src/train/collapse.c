@@ -4,37 +4,41 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "loss/options.h"
+
 void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_policy *policy) {
     *w = (zonal__collapse_watch){.policy = *policy, .dispersed_from = -1};
 }
 
 /* MMD and KSD leave collapse by degrees, and at 1.15 f* they are still near it; KL at once. A
  * larger t raises f* too, but the gain of a given selectivity more. */
-const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family,
-                                   zonal_gain gain) {
-    switch (discrepancy) {
-    case ZONAL_DISCREPANCY_KL:
-        return family == ZONAL_FAMILY_HEAT && gain == ZONAL_GAIN_SELECTIVITY
-                   ? "give --margin 1.15 instead of --selectivity, or a larger --t beside it"
-                   : "give --margin 1.15 or more instead";
-    case ZONAL_DISCREPANCY_SUSREG:
-        return "give --selectivity 20 instead, or a --gain of many times the threshold";
-    case ZONAL_DISCREPANCY_SIGREG:
-        return "give --selectivity 20 instead, or a --gain above the threshold";
-    default:
-        return "give --selectivity 10 instead, or a --gain of many times the threshold";
-    }
+void zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_gain gain,
+                            const zonal_objective_info *weight,
+                            char remedy[ZONAL__COLLAPSE_REMEDY]) {
+    if (discrepancy == ZONAL_DISCREPANCY_KL)
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY, "%s",
+                 weight->plan.family == ZONAL_FAMILY_HEAT && gain == ZONAL_GAIN_SELECTIVITY
+                     ? "give --margin 1.15 instead of --selectivity, or a larger --t beside it"
+                     : "give --margin 1.15 or more instead");
+    else if (discrepancy == ZONAL_DISCREPANCY_SIGREG)
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
+                 "give --selectivity 20 instead, or a --gain above the threshold");
+    else
+        snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
+                 "give --selectivity %.3g instead, or a --gain of many times the threshold",
+                 zonal__usual_selectivity(discrepancy, weight->plan.dim));
 }
 
 static void describe(const zonal__collapse_watch *w, int64_t step, const char *what,
                      const zonal__monitor *monitor, char sentence[ZONAL__COLLAPSE_SENTENCE]) {
     const zonal_objective_info *weight = &w->policy.weight;
-    char remedy[160] = "lower --lr, or raise --lambda or --gain", scale[40] = "";
-    if (weight->gain < weight->threshold)
-        snprintf(
-            remedy, sizeof remedy, "the gain %.4g is below the threshold f* = %.4g; %s",
-            weight->gain, weight->threshold,
-            zonal__collapse_remedy(w->policy.discrepancy, weight->plan.family, w->policy.gain));
+    char remedy[80 + ZONAL__COLLAPSE_REMEDY] = "lower --lr, or raise --lambda or --gain";
+    char scale[40] = "", instead[ZONAL__COLLAPSE_REMEDY];
+    if (weight->gain < weight->threshold) {
+        zonal__collapse_remedy(w->policy.discrepancy, w->policy.gain, weight, instead);
+        snprintf(remedy, sizeof remedy, "the gain %.4g is below the threshold f* = %.4g; %s",
+                 weight->gain, weight->threshold, instead);
+    }
     if (!isnan(monitor->scale)) snprintf(scale, sizeof scale, ", scale %.2g of 1", monitor->scale);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": the projections have collapsed, says the %s (mean cosine %.3f, "
@@ -77,7 +81,8 @@ static const char *offer(const zonal__collapse_policy *p) {
 
 /* A larger selectivity is a smaller gain, which has to stay above the collapse threshold. */
 static void describe_plateau(const zonal__collapse_policy *p, char remedy[ZONAL__COLLAPSE_REMEDY]) {
-    static const double most = 40, least_margin = 1.15; /* the most that has been tried */
+    static const double least_margin = 1.15;
+    const double most = 40 * (double)p->weight.plan.dim / 256; /* the most that has been tried */
     const double s = p->weight.selectivity, margin = p->weight.margin;
     const double limit = margin > 0 ? fmin(most, s * margin / least_margin) : most;
     if (!(s > 0))

@@ -39,8 +39,9 @@ typedef struct zonal__collapse_watch {
 
 /* What to give in place of a gain that is below the collapse threshold: "give --margin 1.15 ...".
  */
-const char *zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_family family,
-                                   zonal_gain gain);
+void zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_gain gain,
+                            const zonal_objective_info *weight,
+                            char remedy[ZONAL__COLLAPSE_REMEDY]);
 
 void zonal__collapse_watch_init(zonal__collapse_watch *watch, const zonal__collapse_policy *policy);
 

@@ -22,7 +22,7 @@ SEED = int(os.environ.get("ZONAL_TEST_SEED") or random.SystemRandom().randrange(
 WIDE = (
     "textures:disk --texture-count 64 --texture-size 32 --side 32 --width 0.125 --projector 64-32 "
     "--batch 16 --threads 2 --workers 1 --precision fp32 --device cpu --eval none --log-every 1 "
-    "--quiet"
+    "--quiet --selectivity 10"  # no word of a plateau in these few steps
 ).split()
 # A few milliseconds.
 TINY = (

@@ -422,11 +422,12 @@ static void test_two_at_once(void) {
 /* ---- collapse -------------------------------------------------------------------------------- */
 
 static zonal__collapse_watch watch_of(int ends_run, double gain) {
-    const zonal__collapse_policy policy = {.limits = {.cosine = .5, .rank = .1},
-                                           .ends_run = ends_run,
-                                           .warmup = 10,
-                                           .total = 100,
-                                           .weight = {.gain = gain, .threshold = 2}};
+    const zonal__collapse_policy policy = {
+        .limits = {.cosine = .5, .rank = .1},
+        .ends_run = ends_run,
+        .warmup = 10,
+        .total = 100,
+        .weight = {.gain = gain, .threshold = 2, .plan = {.dim = 64}}};
     zonal__collapse_watch watch;
     zonal__collapse_watch_init(&watch, &policy);
     return watch;
@@ -452,7 +453,7 @@ static void test_collapse_warns(void) {
     CHECK(zonal__collapse_check(&w, 15, &point, said) == ZONAL_OK && said[0]); /* once more */
     w = watch_of(0, 1);
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
-    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 10 "),
+    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 2.5 "),
               "%s", said);
     w.policy.discrepancy = ZONAL_DISCREPANCY_KL;
     w.collapsed = 0;

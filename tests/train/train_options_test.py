@@ -190,7 +190,7 @@ def test_config():
             ("augmentation", '"texture"', "auto by default"),
             ("batch", "8", "--batch"),
             ("lambda", "0.05", "that of mmd-band by default"),
-            ("gain", '"auto"', "here 5.338352273 by default"),  # 1.15 f*: the dimension is 8
+            ("gain", '"auto"', "here 130.72 by default"),  # S = 10 * 8/256: the dimension is 8
         ):
             got = found[key].split("#")
             assert got[0].strip() == value and got[1].strip() == source, (key, found[key])

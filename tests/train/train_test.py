@@ -27,8 +27,8 @@ TINY = (
     "--threads 1 --workers 1 --precision fp32 --device cpu --eval none --log-every 2"
 ).split()
 TEXTURES = ["textures:disk", *TINY]
-# 1.15 f* of mmd-band in 8 dimensions at lambda = 0.05: psi'(1) = (8 + 35 * 16/7)/43
-GAIN = 1.15 * 0.95 * 0.5 / 0.05 * 43 / 88
+# S = 10 * 8/256 of mmd-band in 8 dimensions at lambda = 0.05: q = 8/7 * 35/43
+GAIN = 0.95 * 0.5 * 8 / (2 * 0.05 * (8 / 7 * 35 / 43) * 10 * 8 / 256)
 
 
 def tiny(**changes):
@@ -194,7 +194,7 @@ def test_folder():
         assert set(first) == wanted, first
         assert first["epoch"] == 0.5  # 8 of 32 images a step
         for line in found:
-            if line["kind"] == "step":  # (1 - lambda) inv + lambda gain D; in 8 dimensions gain = 1.15 f*
+            if line["kind"] == "step":  # (1 - lambda) inv + lambda gain D
                 total = 0.95 * line["invariance"] + 0.05 * GAIN * line["discrepancy"]
                 assert abs(line["loss"] - total) < 1e-6 * abs(total), line
             if line["kind"] == "monitor":
@@ -271,7 +271,7 @@ def test_methods():
     def _():
         done = train(*TEXTURES, "--steps", 1, "--gain", "unit", "--out", "h")
         assert done.returncode == 0 and "below the collapse threshold" in done.stderr, done.stderr
-        assert "give --selectivity 10 instead" in done.stderr and done.stderr.count("\n") == 1
+        assert "give --selectivity 0.312 instead" in done.stderr and done.stderr.count("\n") == 1
         done = train(*tiny(method="kl-heat"), "--steps", 1, "--gain", 0.2, "--out", "hk")
         assert done.returncode == 0 and "give --margin 1.15 or more instead" in done.stderr, done.stderr
 

@@ -170,7 +170,7 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
     const char *parameter = strchr(weight->plan.kernel, ','); /* "heat, t = 2/d = 0.0078125" */
-    char selectivity[48] = "";
+    char selectivity[48] = "", remedy[ZONAL__COLLAPSE_REMEDY];
     zonal__train_say(print, "loss      %s%s, lambda %g, gain %.6g", t->settings.method,
                      parameter ? parameter : "", t->trainer.objective.lambda, weight->gain);
     if (weight->selectivity > 0)
@@ -181,13 +181,14 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
     }
     zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
                      weight->threshold, weight->margin, selectivity);
-    if (weight->margin < 1)
-        zonal__train_warn(print,
-                          "the gain %.4g is below the collapse threshold %.4g: with strong "
-                          "augmentation training will collapse; %s",
-                          weight->gain, weight->threshold,
-                          zonal__collapse_remedy(t->trainer.objective.loss.discrepancy,
-                                                 weight->plan.family, t->trainer.objective.gain));
+    if (weight->margin >= 1) return;
+    zonal__collapse_remedy(t->trainer.objective.loss.discrepancy, t->trainer.objective.gain, weight,
+                           remedy);
+    zonal__train_warn(
+        print,
+        "the gain %.4g is below the collapse threshold %.4g: with strong augmentation "
+        "training will collapse; %s",
+        weight->gain, weight->threshold, remedy);
 }
 
 static void say_init(zonal__train_print *print, const char *path,
