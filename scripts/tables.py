@@ -235,6 +235,20 @@ def kl_temperature(data, of, projector="256-256-64", epochs=30):
     return markdown(["t", *(f"S = {value:g}" for value in values)], rows)
 
 
+def dimensions(data, of):
+    """A row for each dimension of the embedding, a column for each S d/256."""
+    runs = [run for run in records("dimension.jsonl") if (run["data"], run["method"]) == data]
+
+    def dim(run):
+        return int(run["configuration"]["projector"].rsplit("-", 1)[-1])
+
+    found = samples(runs, lambda run: (dim(run), run["selectivity"] * 256 / dim(run)))
+    values = sorted({value for _, value in found})
+    rows = [[str(d), *(of(found[d, value]) if (d, value) in found else "" for value in values)]
+            for d in sorted({d for d, _ in found})]
+    return markdown(["d", *(f"S = {value:g} d/256" for value in values)], rows)
+
+
 LONG = {  # a row, and its runs in results/runs/disks
     "`kl-heat`, 3/d, S = 10": ["kl-heat-3d-S10-0"],
     "`kl-heat`, 2/d, margin 1.15 (S = 5.3)": ["kl-heat-0", "kl-heat-1"],
@@ -697,6 +711,13 @@ TABLES.update({
     "kl-temperature-wide-linear": lambda: kl_temperature("imagenette-32px", probed("linear"), "256-256-256"),
     "kl-temperature-long-knn": lambda: kl_temperature("imagenette-32px", probed("knn"), epochs=100),
     "kl-temperature-long-linear": lambda: kl_temperature("imagenette-32px", probed("linear"), epochs=100),
+    "dimension-easy": lambda: dimensions(("easy", "mmd-band"), COLUMNS["score"]),
+    "dimension-easy-rank": lambda: dimensions(("easy", "mmd-band"), COLUMNS["rank"]),
+    "dimension-easy-susreg": lambda: dimensions(("easy", "susreg"), COLUMNS["score"]),
+    "dimension-hard": lambda: dimensions(("demo", "mmd-band"), COLUMNS["score"]),
+    "dimension-hard-escape": lambda: dimensions(("demo", "mmd-band"), COLUMNS["escape"]),
+    "dimension-knn": lambda: dimensions(("imagenette-32px", "mmd-band"), spread_of(probed("knn"), 1)),
+    "dimension-linear": lambda: dimensions(("imagenette-32px", "mmd-band"), spread_of(probed("linear"), 1)),
     "reproduction-times": reproduction_times,
 })
 
