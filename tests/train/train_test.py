@@ -275,6 +275,31 @@ def test_methods():
         done = train(*tiny(method="kl-heat"), "--steps", 1, "--gain", 0.2, "--out", "hk")
         assert done.returncode == 0 and "give --margin 1.15 or more instead" in done.stderr, done.stderr
 
+    @case("a kernel that is nearly flat is warned of, at any gain that makes up for it, and no other")
+    def _():
+        for method, t, remedy in (
+            ("kl-heat", "12.8/d", "lower --t to 4/d or less"),
+            ("mmd-heat", "20/d", "lower --t to 8/d or less"),
+        ):
+            done = train(*tiny(method=method, t=t), "--steps", 1, "--out", "f" + method)
+            said = " ".join(done.stderr.split())
+            assert done.returncode == 0 and "is nearly flat in" in said and remedy in said, done.stderr
+            assert "t = " + t in said, done.stderr
+        for i, (method, t, gain) in enumerate(
+            (
+                ("kl-heat", "12.8/d", {"margin": 1.15}),
+                ("kl-heat", "4/d", {"selectivity": 1}),
+                ("kl-heat", "2/d", {"gain": "batch"}),
+                ("mmd-heat", "5/d", {"selectivity": 1}),
+                ("ksd-heat", "8/d", {}),
+                ("mmd-heat", "12.8/d", {"margin": 10}),
+                ("kl-induced", None, {}),
+            )
+        ):
+            flags = tiny(method=method, **({"t": t} if t else {}), **gain)
+            done = train(*flags, "--steps", 1, "--out", f"n{i}")
+            assert done.returncode == 0 and not done.stderr, (method, t, done.stderr)
+
     @case("collapse: a warning that names the number and the remedy; or an end")
     def _():
         limits = ["--collapse-cosine", 0, "--warmup", 0, "--steps", 6]  # everything is collapse

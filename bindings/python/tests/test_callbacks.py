@@ -105,6 +105,10 @@ class Monitor(unittest.TestCase):
             CollapseMonitor().for_lightning()
 
 
+if torch is not None:
+    VIEWS = torch.from_numpy(np.stack([SPREAD, SPREAD + 0.1]))
+
+
 @unittest.skipIf(torch is None, "this Python has no torch")
 class WithTorch(unittest.TestCase):
     def test_attach(self):
@@ -131,6 +135,37 @@ class WithTorch(unittest.TestCase):
             monitor(views)
         self.assertAlmostEqual(lines[1]["margin"], 1 / lines[1]["threshold"], delta=1e-9)
         self.assertGreater(lines[1]["threshold"], 1)
+
+    def test_a_kernel_that_is_nearly_flat(self):
+        """The issue is t alone: the margin is large at small t too, under some gains and kernels."""
+
+        def warned(method, **options):
+            loss = zonal.losses.SphereJEPALoss(method, **options)
+            loss(VIEWS)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                CollapseMonitor(every=1, log=lambda line: None, loss=loss)(VIEWS)
+            return [str(warning.message) for warning in caught], float(loss.parts.margin)
+
+        for method, t, least in (
+            ("kl-heat", "12.8/d", "4/d"),
+            ("kl-heat", 0.8, "4/d"),
+            ("ksd-heat", 1, "8/d"),
+        ):
+            found, margin = warned(method, t=t)
+            self.assertEqual(len(found), 1, (method, t, found))
+            self.assertIn(f'nearly flat in 16 dimensions; give SphereJEPALoss t="{least}" or less', found[0])
+            self.assertGreater(margin, 1000)
+        for method, options in (
+            ("kl-heat", {}),
+            ("kl-heat", {"gain": "batch"}),
+            ("kl-heat", {"t": "4/d", "selectivity": 1}),
+            ("kl-heat", {"t": "12.8/d", "margin": 1.15}),
+            ("mmd-heat", {"selectivity": 1}),
+            ("mmd-heat", {"t": "20/d", "gain": "batch"}),
+            ("mmd-induced", {"gain": 1e6}),
+        ):
+            self.assertEqual(warned(method, **options)[0], [], (method, options))
 
     def test_lightning_itself(self):
         try:

@@ -18,6 +18,7 @@ import math
 import warnings
 from typing import Any, Callable, Dict, Optional
 
+from ._library import Objective
 from .uniformity import CollapseReport, collapse_report
 
 __all__ = ["CollapseMonitor", "CollapseWarning"]
@@ -128,13 +129,9 @@ class CollapseMonitor:
             return
         if self.report.collapsed:
             sentence = self.report.verdict
-        elif 0 < values.get("margin", math.inf) < 1:
-            sentence = (
-                f"the loss's gain is {values['margin']:.3g} times the collapse threshold: with strong "
-                "augmentation training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL "
-                "margin=1.15)"
-            )
         else:
+            sentence = _weight_warning(self._loss, values.get("margin", 0.0), self.report.d)
+        if not sentence:
             return
         self._warn = False
         warnings.warn(f"step {step}: {sentence}", CollapseWarning, stacklevel=4)
@@ -155,6 +152,27 @@ def _weights(loss: Any) -> Dict[str, float]:
     except (AttributeError, RuntimeError):
         return {}
     return {"threshold": float(parts.threshold), "margin": float(parts.margin)}
+
+
+def _weight_warning(loss: Any, margin: float, d: int) -> str:
+    """What is wrong with the weight of uniformity; "" if nothing is."""
+    if 0 < margin < 1:
+        return (
+            f"the loss's gain is {margin:.3g} times the collapse threshold: with strong augmentation "
+            "training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL margin=1.15)"
+        )
+    # The limits are those of zonal train, src/train/collapse.c, where the reasons are.
+    method = getattr(loss, "method", "")
+    kl = method.startswith("kl-")
+    if margin <= (50 if kl else 1000) or not method.endswith("-heat"):
+        return ""
+    wide = d * Objective(method, loss.options, 2, 2, 4, d).number("parameter")
+    if wide <= (5.05 if kl else 8.05):
+        return ""
+    return (
+        f"the loss's gain is {margin:.3g} times the collapse threshold: a heat kernel of t = {wide:.3g}/d is "
+        f'nearly flat in {d} dimensions; give SphereJEPALoss t="{4 if kl else 8}/d" or less'
+    )
 
 
 def _log_line(values: Dict[str, float]) -> None:

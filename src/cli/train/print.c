@@ -170,6 +170,7 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
     const char *parameter = strchr(weight->plan.kernel, ','); /* "heat, t = 2/d = 0.0078125" */
+    const char *flat = zonal__collapse_flat(t->trainer.objective.loss.discrepancy, weight);
     char selectivity[48] = "";
     zonal__train_say(print, "loss      %s%s, lambda %g, gain %.6g", t->settings.method,
                      parameter ? parameter : "", t->trainer.objective.lambda, weight->gain);
@@ -188,6 +189,13 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
                           weight->gain, weight->threshold,
                           zonal__collapse_remedy(t->trainer.objective.loss.discrepancy,
                                                  weight->plan.family, t->trainer.objective.gain));
+    if (flat)
+        zonal__train_warn(print,
+                          "the gain %.4g is %.3g times the collapse threshold: a heat kernel of "
+                          "t = %.3g/d is nearly flat in %" PRId64 " dimensions; %s",
+                          weight->gain, weight->margin,
+                          weight->plan.parameter * (double)weight->plan.dim, weight->plan.dim,
+                          flat);
 }
 
 static void say_init(zonal__train_print *print, const char *path,
