@@ -154,10 +154,10 @@ def test_folder():
 
     @case("idle threads sleep, unless the user has chosen")
     def _():
-        def spins(**chosen):
+        def spins(command="train", **chosen):
             """How long threads spin before they sleep; an entry for each time the program begins."""
             kept = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
-            done = train("--help", env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})
+            done = run(command, "--help", env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})
             assert done.returncode == 0
             return [line.split("'")[1] for line in done.stderr.splitlines() if "SPINCOUNT" in line]
 
@@ -165,6 +165,9 @@ def test_folder():
             assert spins(GOMP_SPINCOUNT="7") == ["7"] and spins()[-1] == "0"
             (active,) = spins(OMP_WAIT_POLICY="ACTIVE")
             assert int(active) > 1000000
+            for command in ("eval", "embed", "report", "reproduce", "loss", "test", "variance"):
+                assert spins(command)[-1] == "0", command
+            assert spins("bench")[-1] != "0"
 
     @case("CUDA gets a queue for each stream, unless the user has chosen")
     def _():
