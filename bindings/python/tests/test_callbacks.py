@@ -60,6 +60,32 @@ class Monitor(unittest.TestCase):
             monitor(COLLAPSED)
             CollapseMonitor(warn=False, log=lambda line: None)(COLLAPSED)
 
+    def test_batches_that_cannot_be_judged_are_passed_over(self):
+        lines = []
+        monitor = CollapseMonitor(every=1, log=lines.append)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for few in (SPREAD[:1], SPREAD[:0], np.zeros((1, 1, 16))):
+                self.assertIsNone(monitor(few))
+        for bad, sentence in ((0, "step 0: row 5 is zero"), (np.nan, "step 0: row 5 holds a number")):
+            batch = SPREAD.copy()
+            batch[5] = bad
+            monitor = CollapseMonitor(every=1, log=lines.append)
+            with self.assertWarnsRegex(CollapseWarning, sentence):
+                self.assertIsNone(monitor(batch))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertIsNone(monitor(batch))
+                self.assertIsNotNone(monitor(SPREAD))
+                self.assertIsNone(CollapseMonitor(warn=False)(batch))
+            with self.assertWarnsRegex(CollapseWarning, "step 3: Collapsed"):
+                monitor(COLLAPSED)
+        many = np.tile(SPREAD, (40, 1))
+        many[3 * 7] = 0
+        with self.assertWarnsRegex(CollapseWarning, r"row 7 is zero.* \(of those looked at, one in 3\)"):
+            CollapseMonitor()(many)
+        self.assertEqual(len(lines), 4)
+
     def test_logger(self):
         with self.assertLogs("zonal", "INFO") as caught:
             CollapseMonitor()(SPREAD)
