@@ -1,6 +1,7 @@
 """The losses against a plain re-statement of their formulas, by differences, and at known points."""
 import math
 
+import numpy as np
 import plain
 from torch_case import Case, gradient, rows, torch
 from zonal import _library
@@ -254,6 +255,18 @@ class Options(Case):
         self.assertTrue(math.isfinite(loss(z).item()))
         sliced = SUSReg(slices=9, knots=33, range=(0, 3), times_n=True, collapse_norm=False, seed=4, scale=2)
         self.assertTrue(math.isfinite(sliced(z).item()))
+
+    def test_options_may_be_arrays(self):
+        z = rows(9, D)
+        for weights in (np.array([0, 1, 0.5]), torch.tensor([0, 1, 0.5]), np.array([0, 2, 1], np.int32)):
+            listed = MMD("spectrum", spectrum=[0, 1, 0.5])
+            self.assert_close(MMD("spectrum", spectrum=weights)(z), listed(z), 1e-14)
+        self.assert_close(MMD(t=np.float32(0.5))(z), MMD(t=0.5)(z), 1e-14)
+        self.assert_close(MMD(t=torch.tensor(0.5))(z), MMD(t=0.5)(z), 1e-14)
+        self.assertEqual(repr(MMD(unit=np.bool_(False))), "MMD(mmd-heat, unit=no)")
+        self.refused(TypeError, "spectrum must be a number or a text, got list", MMD, "spectrum",
+                     spectrum=np.ones((2, 2)))
+        self.refused(ValueError, r"needs the option spectrum .*: 2 to 4096 weights", MMD, "spectrum")
 
     def test_unit_rows(self):
         z = torch.nn.functional.normalize(rows(9, D, grad=False))
