@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/text.h"
+
 void zonal__collapse_watch_init(zonal__collapse_watch *w, const zonal__collapse_policy *policy) {
     *w = (zonal__collapse_watch){.policy = *policy, .dispersed_from = -1};
 }
@@ -126,6 +128,7 @@ void zonal__collapse_plateau(zonal__collapse_watch *w, int64_t step, const zonal
     describe_plateau(p, remedy);
     snprintf(sentence, ZONAL__COLLAPSE_SENTENCE,
              "step %" PRId64 ": dispersed, not aligned, for %" PRId64
-             " steps: views of an image share %.1f %% of the variance; %s",
-             step, step - w->dispersed_from, 100 * monitor->rho, remedy);
+             " step%s: views of an image share %.1f %% of the variance; %s",
+             step, step - w->dispersed_from, zonal__text_plural(step - w->dispersed_from),
+             100 * monitor->rho, remedy);
 }

@@ -148,16 +148,17 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
     zonal_device_info info;
     const char *device = "the processor";
+    char epochs[24];
     if (!zonal__device_is_host(t->device))
         device = zonal__device_describe(t->device, &info) == ZONAL_OK && info.model[0]
                      ? info.model
                      : t->device->name;
-    zonal__train_say(print,
-                     "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
-                     "%s",
-                     t->trainer.schedule.total, s->batch,
-                     (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
-                     word(t, "optimiser", s->optimiser), s->lr, device);
+    snprintf(epochs, sizeof epochs, "%.3g",
+             (double)t->trainer.schedule.total / (double)t->steps_per_epoch);
+    zonal__train_say(
+        print, "steps     %" PRId64 " of %" PRId64 " images, %s epoch%s; %s, rate %g; on %s",
+        t->trainer.schedule.total, s->batch, epochs, strcmp(epochs, "1") == 0 ? "" : "s",
+        word(t, "optimiser", s->optimiser), s->lr, device);
     if (zonal__job_count(t->job) > 1)
         zonal__train_say(print,
                          "ranks     %d over %s, at most %" PRId64 " images of a step on "
@@ -217,9 +218,9 @@ static void say_resumed(zonal__train_print *print, const zonal__training *t,
     if (start->other_length)
         zonal__train_say(print,
                          "length    now %" PRId64
-                         " steps; from here on the learning rates are those of "
+                         " step%s; from here on the learning rates are those of "
                          "a run of that length, which would have other weights by now",
-                         t->trainer.schedule.total);
+                         t->trainer.schedule.total, zonal__text_plural(t->trainer.schedule.total));
 }
 
 void zonal__train_print_start(zonal__train_print *print, const zonal__training *t,
