@@ -63,6 +63,11 @@ static inline int64_t zonal__ranks_first(const zonal__ranks *ranks) {
     return ranks ? ranks->first : 0;
 }
 
+/* Said after such a number: rows are numbered through all ranks. */
+static inline const char *zonal__ranks_whose(const zonal__ranks *ranks) {
+    return ranks ? " of the whole batch" : "";
+}
+
 static inline int64_t zonal__ranks_batch(const zonal__ranks *ranks, int64_t rows) {
     return ranks ? ranks->batch : rows;
 }

@@ -146,8 +146,8 @@ static zonal_status spectrum_check(const zonal_kernel_spec *spec) {
     int beyond = 0;
     if (!spec->weights)
         return ZONAL_FAIL(ZONAL_ARGUMENT,
-                          "a spectrum kernel needs 2 to %d weights, one for each degree: "
-                          "--spectrum W0,W1,...",
+                          "the spectrum kernel needs the option spectrum (--spectrum W0,W1,...): 2 "
+                          "to %d weights, one for each degree",
                           ZONAL__MOST_WEIGHTS);
     if (spec->n_weights < 2 || spec->n_weights > ZONAL__MOST_WEIGHTS)
         return ZONAL_FAIL(ZONAL_ARGUMENT, "a spectrum needs 2 to %d weights, got %d",

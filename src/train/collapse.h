@@ -43,6 +43,10 @@ void zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_gain gain,
                             const zonal_objective_info *weight,
                             char remedy[ZONAL__COLLAPSE_REMEDY]);
 
+/* Where the heat kernel is so wide that it tells spread points hardly apart, and the gain that
+ * makes up for it is many times the collapse threshold: "lower --t ..."; else NULL. */
+const char *zonal__collapse_flat(zonal_discrepancy discrepancy, const zonal_objective_info *weight);
+
 void zonal__collapse_watch_init(zonal__collapse_watch *watch, const zonal__collapse_policy *policy);
 
 /* ZONAL_NUMERIC for a collapse that ends the run. */

@@ -226,7 +226,8 @@ static zonal_status keep_length(const zonal__resume *r, zonal__trainer *trainer)
     char comment[96], before[48] = "";
     if (r->old_total == 0) return ZONAL_OK;
     if (r->old_total > 0)
-        snprintf(before, sizeof before, "; %" PRId64 " steps before", r->old_total);
+        snprintf(before, sizeof before, "; %" PRId64 " step%s before", r->old_total,
+                 zonal__text_plural(r->old_total));
     snprintf(comment, sizeof comment, "--resume at step %" PRId64 "%s",
              zonal__trainer_steps_done(trainer), before);
     ZONAL_TRY(put_length(r, "epochs", s->epochs, comment));

@@ -2,6 +2,8 @@
 """The pages of documentation: links lead somewhere, formulas are written so that GitHub renders them."""
 import os
 import re
+import subprocess
+import tempfile
 
 from harness import SOURCE, finish, report
 
@@ -214,6 +216,23 @@ def wrong_walks(text):
     if found[2][0].count("two change") != 1 or text.count("**change**") != 2:
         yield "a kernel family changes two files"
 
+
+def starts_of_loop(text, status):
+    """How often the restarting loop of docs/distributed.md starts a job that ends with that status."""
+    (loop,) = re.findall(r"^for .*mpirun.*$", text, re.M) or [""]
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/mpirun", "w") as file:
+            file.write(f"#!/bin/sh\necho >>{folder}/starts\nexit {status}\n")
+        os.chmod(folder + "/mpirun", 0o755)
+        path = folder + ":" + os.environ["PATH"]
+        subprocess.run(["sh", "-c", loop], env={**os.environ, "PATH": path}, timeout=60)
+        return len(read(folder + "/starts")) if loop else None
+
+
+distributed = read(os.path.join(DOCS, "distributed.md"))
+for status, starts in ((0, 1), (1, 4), (2, 1), (137, 4)):
+    found = starts_of_loop(distributed, status)
+    report(found == starts, f"distributed.md: a job that ends with {status} is started {starts} times", found)
 
 CONTRIBUTING = os.path.join(SOURCE, "CONTRIBUTING.md")
 report(not list(wrong_walks(read(CONTRIBUTING))), "CONTRIBUTING.md: the walks", list(wrong_walks(read(CONTRIBUTING))))

@@ -231,6 +231,7 @@ def test_metadata():
         assert f"value: {100 * result['accuracy']:.2f}" in text
         assert f"| k-NN, k 20, T 0.07 | {TEST} of the test part of images |" in text, text
         assert "linear probe" not in text and "no ResNet of this width" in text
+        assert ", 1 step. Exported by zonal" in text, text
         try:
             import yaml
         except ImportError:

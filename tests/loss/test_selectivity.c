@@ -241,9 +241,13 @@ static void test_usual_bounds(void) {
     CHECK_OK(zonal_objective_defaults("kl-heat", &options));
     CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
     CHECK_CLOSE(info.margin, 1.15, 1e-14);
+    CHECK_OK(zonal_objective_describe(&options, 2, 2, 64, 64, &info));
+    CHECK_CLOSE(info.margin, 1.15, 1e-14);
     CHECK_OK(zonal_objective_set(&options, "t", "3/d"));
-    CHECK_OK(zonal_objective_describe(&options, 2, 2, 256, 256, &info));
-    CHECK_CLOSE(info.selectivity, 10, 1e-12);
+    for (int dim = 64; dim <= 256; dim *= 4) {
+        CHECK_OK(zonal_objective_describe(&options, 2, 2, dim, dim, &info));
+        CHECK_CLOSE(info.selectivity, 10, 1e-12);
+    }
 }
 
 static void test_gains(void) {

@@ -13,6 +13,8 @@ from matrices import NETWORK, TEXTURES, TINY, make_images, reproduce
 
 def test_refused():
     refused("an unknown table", 2, "did you mean table-textures?", "reproduce", "table-texture")
+    refused("a table by its number", 2, "there are figure-kernels, ", "reproduce", "table-1")
+    refused("a table by its number: all are named", 2, "table-textures, ", "reproduce", "table-1")
     refused("nothing to reproduce", 2, "TABLE or FIGURE is missing", "reproduce")
     refused("an unknown method", 2, "mmd-heat", "reproduce", "table-textures", "--methods", "mmd-hat")
     refused("an unknown family", 2, "disk,cloud,wood,flake", "reproduce", "table-textures",

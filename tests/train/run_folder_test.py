@@ -405,7 +405,8 @@ def test_length():
 
     @case("else the rates after it are those of a run of the new length, by the formula")
     def _():
-        trained(*TEXTURES, "--gain", "batch", "--lr", 0.25, "--warmup", 0, "--steps", 4, "--out", "c")
+        done = trained(*TEXTURES, "--gain", "batch", "--lr", 0.25, "--warmup", 0, "--steps", 4, "--out", "c")
+        assert ", 1 epoch;" in done.stdout, done.stdout
         done = trained("--resume", "c", "--steps", 10, "--log-every", 1)
         assert "now 10 steps" in done.stdout and "learning rates" in done.stdout, done.stdout
         cosine = lambda step, total: 0.25 * (1 + math.cos(math.pi * (step - 1) / total)) / 2

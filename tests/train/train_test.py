@@ -154,10 +154,10 @@ def test_folder():
 
     @case("idle threads sleep, unless the user has chosen")
     def _():
-        def spins(**chosen):
+        def spins(command="train", **chosen):
             """How long threads spin before they sleep; an entry for each time the program begins."""
             kept = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
-            done = train("--help", env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})
+            done = run(command, "--help", env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})
             assert done.returncode == 0
             return [line.split("'")[1] for line in done.stderr.splitlines() if "SPINCOUNT" in line]
 
@@ -165,6 +165,9 @@ def test_folder():
             assert spins(GOMP_SPINCOUNT="7") == ["7"] and spins()[-1] == "0"
             (active,) = spins(OMP_WAIT_POLICY="ACTIVE")
             assert int(active) > 1000000
+            for command in ("eval", "embed", "report", "reproduce", "loss", "test", "variance"):
+                assert spins(command)[-1] == "0", command
+            assert spins("bench")[-1] != "0"
 
     @case("CUDA gets a queue for each stream, unless the user has chosen")
     def _():
@@ -274,6 +277,31 @@ def test_methods():
         assert "give --selectivity 0.312 instead" in done.stderr and done.stderr.count("\n") == 1
         done = train(*tiny(method="kl-heat"), "--steps", 1, "--gain", 0.2, "--out", "hk")
         assert done.returncode == 0 and "give --margin 1.15 or more instead" in done.stderr, done.stderr
+
+    @case("a kernel that is nearly flat is warned of, at any gain that makes up for it, and no other")
+    def _():
+        for method, t, remedy in (
+            ("kl-heat", "12.8/d", "lower --t to 4/d or less"),
+            ("mmd-heat", "20/d", "lower --t to 8/d or less"),
+        ):
+            done = train(*tiny(method=method, t=t), "--steps", 1, "--out", "f" + method)
+            said = " ".join(done.stderr.split())
+            assert done.returncode == 0 and "is nearly flat in" in said and remedy in said, done.stderr
+            assert "t = " + t in said, done.stderr
+        for i, (method, t, gain) in enumerate(
+            (
+                ("kl-heat", "12.8/d", {"margin": 1.15}),
+                ("kl-heat", "4/d", {"selectivity": 1}),
+                ("kl-heat", "2/d", {"gain": "batch"}),
+                ("mmd-heat", "5/d", {"selectivity": 1}),
+                ("ksd-heat", "8/d", {}),
+                ("mmd-heat", "12.8/d", {"margin": 10}),
+                ("kl-induced", None, {}),
+            )
+        ):
+            flags = tiny(method=method, **({"t": t} if t else {}), **gain)
+            done = train(*flags, "--steps", 1, "--out", f"n{i}")
+            assert done.returncode == 0 and not done.stderr, (method, t, done.stderr)
 
     @case("collapse: a warning that names the number and the remedy; or an end")
     def _():

@@ -60,6 +60,32 @@ class Monitor(unittest.TestCase):
             monitor(COLLAPSED)
             CollapseMonitor(warn=False, log=lambda line: None)(COLLAPSED)
 
+    def test_batches_that_cannot_be_judged_are_passed_over(self):
+        lines = []
+        monitor = CollapseMonitor(every=1, log=lines.append)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for few in (SPREAD[:1], SPREAD[:0], np.zeros((1, 1, 16))):
+                self.assertIsNone(monitor(few))
+        for bad, sentence in ((0, "step 0: row 5 is zero"), (np.nan, "step 0: row 5 holds a number")):
+            batch = SPREAD.copy()
+            batch[5] = bad
+            monitor = CollapseMonitor(every=1, log=lines.append)
+            with self.assertWarnsRegex(CollapseWarning, sentence):
+                self.assertIsNone(monitor(batch))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertIsNone(monitor(batch))
+                self.assertIsNotNone(monitor(SPREAD))
+                self.assertIsNone(CollapseMonitor(warn=False)(batch))
+            with self.assertWarnsRegex(CollapseWarning, "step 3: Collapsed"):
+                monitor(COLLAPSED)
+        many = np.tile(SPREAD, (40, 1))
+        many[3 * 7] = 0
+        with self.assertWarnsRegex(CollapseWarning, r"row 7 is zero.* \(of those looked at, one in 3\)"):
+            CollapseMonitor()(many)
+        self.assertEqual(len(lines), 4)
+
     def test_logger(self):
         with self.assertLogs("zonal", "INFO") as caught:
             CollapseMonitor()(SPREAD)
@@ -105,6 +131,10 @@ class Monitor(unittest.TestCase):
             CollapseMonitor().for_lightning()
 
 
+if torch is not None:
+    VIEWS = torch.from_numpy(np.stack([SPREAD, SPREAD + 0.1]))
+
+
 @unittest.skipIf(torch is None, "this Python has no torch")
 class WithTorch(unittest.TestCase):
     def test_attach(self):
@@ -131,6 +161,37 @@ class WithTorch(unittest.TestCase):
             monitor(views)
         self.assertAlmostEqual(lines[1]["margin"], 1 / lines[1]["threshold"], delta=1e-9)
         self.assertGreater(lines[1]["threshold"], 1)
+
+    def test_a_kernel_that_is_nearly_flat(self):
+        """The issue is t alone: the margin is large at small t too, under some gains and kernels."""
+
+        def warned(method, **options):
+            loss = zonal.losses.SphereJEPALoss(method, **options)
+            loss(VIEWS)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                CollapseMonitor(every=1, log=lambda line: None, loss=loss)(VIEWS)
+            return [str(warning.message) for warning in caught], float(loss.parts.margin)
+
+        for method, t, least in (
+            ("kl-heat", "12.8/d", "4/d"),
+            ("kl-heat", 0.8, "4/d"),
+            ("ksd-heat", 1, "8/d"),
+        ):
+            found, margin = warned(method, t=t)
+            self.assertEqual(len(found), 1, (method, t, found))
+            self.assertIn(f'nearly flat in 16 dimensions; give SphereJEPALoss t="{least}" or less', found[0])
+            self.assertGreater(margin, 1000)
+        for method, options in (
+            ("kl-heat", {}),
+            ("kl-heat", {"gain": "batch"}),
+            ("kl-heat", {"t": "4/d", "selectivity": 1}),
+            ("kl-heat", {"t": "12.8/d", "margin": 1.15}),
+            ("mmd-heat", {"selectivity": 1}),
+            ("mmd-heat", {"t": "20/d", "gain": "batch"}),
+            ("mmd-induced", {"gain": 1e6}),
+        ):
+            self.assertEqual(warned(method, **options)[0], [], (method, options))
 
     def test_lightning_itself(self):
         try:

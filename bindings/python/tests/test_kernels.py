@@ -153,6 +153,8 @@ class Variance(unittest.TestCase):
     def test_repeatable_and_printed(self):
         once, twice = (zonal.variance(d=4, batch=8, slices=[2], replicates=3) for _ in range(2))
         self.assertEqual(once, twice)
+        for two in (2, np.int64(2), np.array([2])):
+            self.assertEqual(zonal.variance(d=4, batch=np.int64(8), slices=two, replicates=3), once)
         self.assertLessEqual(max(map(len, str(once).split("\n"))), 80)
 
     def test_refused(self):
@@ -160,6 +162,10 @@ class Variance(unittest.TestCase):
             zonal.variance(slices=[8, 8])
         with self.assertRaisesRegex(ValueError, "at least 2 replicates"):
             zonal.variance(replicates=1)
+        for name in ("batch", "slices"):
+            for wrong in ("8", 2.5, [2.5], None):
+                with self.assertRaisesRegex(TypeError, name + " must be a whole number or a list of them"):
+                    zonal.variance(**{name: wrong})
 
 
 if __name__ == "__main__":

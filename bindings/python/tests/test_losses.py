@@ -1,6 +1,7 @@
 """The losses against a plain re-statement of their formulas, by differences, and at known points."""
 import math
 
+import numpy as np
 import plain
 from torch_case import Case, gradient, rows, torch
 from zonal import _library
@@ -255,6 +256,18 @@ class Options(Case):
         sliced = SUSReg(slices=9, knots=33, range=(0, 3), times_n=True, collapse_norm=False, seed=4, scale=2)
         self.assertTrue(math.isfinite(sliced(z).item()))
 
+    def test_options_may_be_arrays(self):
+        z = rows(9, D)
+        for weights in (np.array([0, 1, 0.5]), torch.tensor([0, 1, 0.5]), np.array([0, 2, 1], np.int32)):
+            listed = MMD("spectrum", spectrum=[0, 1, 0.5])
+            self.assert_close(MMD("spectrum", spectrum=weights)(z), listed(z), 1e-14)
+        self.assert_close(MMD(t=np.float32(0.5))(z), MMD(t=0.5)(z), 1e-14)
+        self.assert_close(MMD(t=torch.tensor(0.5))(z), MMD(t=0.5)(z), 1e-14)
+        self.assertEqual(repr(MMD(unit=np.bool_(False))), "MMD(mmd-heat, unit=no)")
+        self.refused(TypeError, "spectrum must be a number or a text, got list", MMD, "spectrum",
+                     spectrum=np.ones((2, 2)))
+        self.refused(ValueError, r"needs the option spectrum .*: 2 to 4096 weights", MMD, "spectrum")
+
     def test_unit_rows(self):
         z = torch.nn.functional.normalize(rows(9, D, grad=False))
         self.assert_close(MMD(unit=True)(z), MMD()(z), 1e-12)
@@ -269,21 +282,40 @@ class Options(Case):
         self.refused(ValueError, "unknown method", SphereJEPALoss, "mse")
         self.refused(ValueError, "precision must be", MMD, precision="half")
         self.refused(TypeError, "threads must be a whole number", MMD, threads="two")
-        self.refused(ValueError, "threads", MMD(threads=-1), z)
+        self.refused(ValueError, "threads must be between 0 and 4096, got -1", MMD, threads=-1)
         self.refused(TypeError, "global_views must be a whole number", SphereJEPALoss, global_views=1.5)
-        self.refused(ValueError, "t must be", MMD(t=-1), z)
-        self.refused(ValueError, "t must be", MMD(t=float("nan")), z)
+        self.refused(ValueError, "t must be", MMD, t=-1)
+        self.refused(ValueError, "t must be", MMD, t=float("nan"))
+        self.refused(ValueError, "a number over the dimension such as 5/d", MMD, t="5d")
         self.refused(ValueError, "must be a value", MMD, t="5/d,dtype=double")
         self.refused(TypeError, "t must be a number or a text", MMD, t=object())
-        self.refused(ValueError, "no use for r", MMD(r=0.3), z)
+        self.refused(ValueError, "no use for r", MMD, r=0.3)
+        self.refused(ValueError, "slices must be between", SUSReg, slices=0)
+        self.refused(ValueError, "slices must be between", SUSReg, slices=2**40)
         self.refused(ValueError, "chordal", MMD("chordal"), z)
-        self.refused(ValueError, "lambda", SphereJEPALoss(lam=2), rows(2, 9, D))
-        self.refused(ValueError, "gain", SphereJEPALoss(gain=-1), rows(2, 9, D))
+        self.refused(ValueError, "lambda", SphereJEPALoss, lam=2)
+        self.refused(ValueError, "gain", SphereJEPALoss, gain=-1)
+        self.refused(ValueError, "gain, if not auto, batch or unit", SphereJEPALoss, gain="bath")
+        self.refused(ValueError, "give one of them", SphereJEPALoss, gain=5, margin=2)
+        self.refused(ValueError, "no use for band", SphereJEPALoss, band=3)
+        self.refused(ValueError, "must be a whole number", MMD, "band", band=1.5)
+        for method in (None, 3):
+            self.refused(TypeError, "method must be a text", SphereJEPALoss, method)
         self.refused(ValueError, "global", SphereJEPALoss(global_views=3), rows(2, 9, D))
-        self.refused(ValueError, "global", SphereJEPALoss(global_views=0), rows(2, 9, D))
+        self.refused(ValueError, "global_views must be at least 1", SphereJEPALoss, global_views=0)
         self.refused(ValueError, "two or more views", SphereJEPALoss(), [rows(9, D)])
         self.refused(ValueError, "band is negative at some cosines", KL, "band")
         self.refused(ValueError, "chordal is 0 at c = -1", KL, "chordal")
+
+    def test_what_some_dimension_allows_is_not_refused_before_it_is_known(self):
+        """A heat kernel is flat from some dimension on, and 1 + 0.4 d c is a positive one at d = 2 alone."""
+        for loss, sentence in (
+            (KL(t=8), "the kernel is flat; choose t at most"),
+            (KL("spectrum", spectrum=[1, 0.4]), "this one is not at c = -"),
+        ):
+            self.assertTrue(math.isfinite(loss(rows(9, 2)).item()))
+            self.refused(ValueError, sentence, loss, rows(9, 64))
+        KL(t=100), SUSReg(slices=2**24), SphereJEPALoss(global_views=10**6)
 
     def test_chordal_has_a_value(self):
         value = MMD("chordal")(rows(9, D, grad=False))

@@ -262,7 +262,7 @@ class Networks(InFolder):
             [PROGRAM, *map(str, arguments), "--quiet"], cwd=self.path, check=True, stderr=subprocess.PIPE
         )
 
-    def train(self):
+    def train(self, *more):
         self.zonal(
             "train",
             "images",
@@ -284,6 +284,7 @@ class Networks(InFolder):
             "8",
             "--optimiser",
             "sgd",
+            *more,
         )
 
     def compare(self, what, images, *source):
@@ -328,6 +329,17 @@ class Networks(InFolder):
         run = zonal.read_run(self.path + "/run")
         self.assertEqual(run["configuration"]["stem"], "small")
         self.assertEqual([line["kind"] for line in run["metrics"]][-1], "checkpoint")
+
+    def test_evaluated_at_another_side(self):
+        images = self.make_images()
+        self.train("--eval-side", 32)
+        self.zonal("export", "run", "--out", "exported.safetensors")
+        for what in ("run", "run/checkpoints/step-00000001.safetensors", "exported.safetensors"):
+            self.assertEqual(zonal.load_backbone(f"{self.path}/{what}").preprocessing.side, 32)
+            self.compare(what, images)
+        self.change("eval-side = 32", "eval-side = 0")
+        self.assertEqual(zonal.load_backbone(self.path + "/run").preprocessing.side, SIDE)
+        self.compare("run", images)
 
     def test_weights_of_others(self):
         """RGB, the large stem, constants by channel."""

@@ -160,6 +160,8 @@ def option_text(name: str, value: Any) -> str:
     >>> option_text("times_n", True), option_text("range", (-5, 5)), option_text("t", "5/d")
     ('times-n=yes', 'range=-5,5', 't=5/d')
     """
+    if hasattr(value, "tolist"):  # of numpy or PyTorch: a number, or a list of them
+        value = value.tolist()
     if isinstance(value, bool):
         text = "yes" if value else "no"
     elif isinstance(value, (list, tuple)):

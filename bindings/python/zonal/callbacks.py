@@ -16,8 +16,10 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
+from ._arrays import as_rows
+from ._library import Objective
 from .uniformity import CollapseReport, collapse_report
 
 __all__ = ["CollapseMonitor", "CollapseWarning"]
@@ -39,7 +41,11 @@ class CollapseMonitor:
       ``effective_rank``, ``effective_rank_expected``, ``log10_p``, ``collapsed`` (0 or 1), and with a loss
       ``threshold`` and ``margin`` too; without it they go to the logger "zonal" at level INFO;
     - ``loss``: a :class:`zonal.losses.SphereJEPALoss`, whose last call is asked for threshold and margin;
-    - ``prefix``: of the names, as in ``"train/"``.
+    - ``prefix``: of the names, as in ``"train/"``;
+    - ``warn``: False keeps it from warning of anything.
+
+    A batch of less than two rows is passed over, and one with a row that is zero or not finite too, with a
+    warning: a monitor does not end a training.
 
     ``report`` is the last :class:`zonal.uniformity.CollapseReport`.
 
@@ -68,7 +74,7 @@ class CollapseMonitor:
         self._log = log or _log_line
         self._loss = loss
         self._prefix = prefix
-        self._warn = warn
+        self._may_warn = {"rows": warn, "collapse": warn, "weight": warn}
         self._shown = 0
 
     def __call__(self, embeddings: Any) -> Optional[CollapseReport]:
@@ -108,7 +114,16 @@ class CollapseMonitor:
         return LightningCollapseMonitor()
 
     def _look(self, step: int, embeddings: Any, log: Log) -> Optional[CollapseReport]:
-        self.report = collapse_report(_some_rows(embeddings))
+        rows, apart = _some_rows(embeddings)
+        if len(rows) < 2:
+            return None
+        rows = as_rows(rows)
+        try:
+            self.report = collapse_report(rows)
+        except ValueError as error:
+            of_sample = f" (of those looked at, one in {apart})" if apart > 1 else ""
+            self._warn_once("rows", step, f"{error}{of_sample}")
+            return None
         values = {
             "step": step,
             "mean_cosine": self.report.mean_cosine,
@@ -119,33 +134,27 @@ class CollapseMonitor:
             **_weights(self._loss),
         }
         log({self._prefix + name: value for name, value in values.items()})
-        self._warn_once(values, step)
+        if self.report.collapsed:
+            self._warn_once("collapse", step, self.report.verdict)
+        elif self._may_warn["weight"]:
+            sentence = _weight_warning(self._loss, values.get("margin", 0.0), self.report.d)
+            self._warn_once("weight", step, sentence)
         return self.report
 
-    def _warn_once(self, values: Dict[str, float], step: int) -> None:
-        assert self.report is not None
-        if not self._warn:
+    def _warn_once(self, kind: str, step: int, sentence: str) -> None:
+        if not sentence or not self._may_warn[kind]:
             return
-        if self.report.collapsed:
-            sentence = self.report.verdict
-        elif 0 < values.get("margin", math.inf) < 1:
-            sentence = (
-                f"the loss's gain is {values['margin']:.3g} times the collapse threshold: with strong "
-                "augmentation training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL "
-                "margin=1.15)"
-            )
-        else:
-            return
-        self._warn = False
+        self._may_warn[kind] = False
         warnings.warn(f"step {step}: {sentence}", CollapseWarning, stacklevel=4)
 
 
-def _some_rows(embeddings: Any) -> Any:
-    """At most _ROWS rows, evenly spaced, so that little is copied; views are taken together."""
+def _some_rows(embeddings: Any) -> Tuple[Any, int]:
+    """At most _ROWS rows, evenly spaced, so that little is copied, and how far apart they are; views are
+    taken together."""
     if getattr(embeddings, "ndim", 2) == 3:
         embeddings = embeddings.reshape(-1, embeddings.shape[-1])
     apart = -(-len(embeddings) // _ROWS)
-    return embeddings[::apart] if apart > 1 else embeddings
+    return (embeddings[::apart] if apart > 1 else embeddings), apart
 
 
 def _weights(loss: Any) -> Dict[str, float]:
@@ -155,6 +164,27 @@ def _weights(loss: Any) -> Dict[str, float]:
     except (AttributeError, RuntimeError):
         return {}
     return {"threshold": float(parts.threshold), "margin": float(parts.margin)}
+
+
+def _weight_warning(loss: Any, margin: float, d: int) -> str:
+    """What is wrong with the weight of uniformity; "" if nothing is."""
+    if 0 < margin < 1:
+        return (
+            f"the loss's gain is {margin:.3g} times the collapse threshold: with strong augmentation "
+            "training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL margin=1.15)"
+        )
+    # The limits are those of zonal train, src/train/collapse.c, where the reasons are.
+    method = getattr(loss, "method", "")
+    kl = method.startswith("kl-")
+    if margin <= (50 if kl else 1000) or not method.endswith("-heat"):
+        return ""
+    wide = d * Objective(method, loss.options, 2, 2, 4, d).number("parameter")
+    if wide <= (5.05 if kl else 8.05):
+        return ""
+    return (
+        f"the loss's gain is {margin:.3g} times the collapse threshold: a heat kernel of t = {wide:.3g}/d is "
+        f'nearly flat in {d} dimensions; give SphereJEPALoss t="{4 if kl else 8}/d" or less'
+    )
 
 
 def _log_line(values: Dict[str, float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
@@ -199,7 +200,7 @@ def variance(
     *,
     d: int = 256,
     batch: Union[int, Sequence[int]] = 256,
-    slices: Sequence[int] = (16, 64, 256, 1024, 4096),
+    slices: Union[int, Sequence[int]] = (16, 64, 256, 1024, 4096),
     replicates: int = 200,
     scale: Union[str, float] = "d",
     knots: int = 17,
@@ -215,17 +216,29 @@ def variance(
     >>> report.rows[0].projection > report.rows[1].projection > 0
     True
     """
-    batches = [batch] if isinstance(batch, int) else list(batch)
+    batches, slices = _whole_numbers("batch", batch), _whole_numbers("slices", slices)
     if replicates < 2:
         raise ValueError(f"a variance needs at least 2 replicates, got {replicates}")
     if not slices or slices[0] < 1 or any(b <= a for a, b in zip(slices, slices[1:])):
-        raise ValueError(f"slices must be positive and ascend, got {list(slices)}")
+        raise ValueError(f"slices must be positive and ascend, got {slices}")
     threads = threads or int(is_forked())  # in a fork more than one would hang
     rows: List[SlicedVariance] = []
     for index, size in enumerate(batches):
         random = np.random.default_rng([seed, index])  # batch sizes are independent of each other
         rows += _Experiment(d, size, slices, scale, knots, seed, threads).run(replicates, random)
     return VarianceReport(d, str(scale), replicates, tuple(rows))
+
+
+def _whole_numbers(name: str, given: Any) -> List[int]:
+    """One, or a list of them."""
+    try:
+        return [operator.index(given)]
+    except TypeError:
+        pass
+    try:
+        return [operator.index(number) for number in given]
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number or a list of them, got {given!r}") from None
 
 
 class _Experiment:

@@ -66,11 +66,37 @@ def _whole(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
-class _Loss(torch.nn.Module):
-    """A method with its options; the plans are in a pool that all losses share."""
+_MOST_THREADS, _MOST_SLICES = 4096, 2**24
 
-    def __init__(self, method: str, options: Dict[str, Any]) -> None:
+
+def _check_values(method: str, options: Dict[str, Any], objective: bool) -> None:
+    """Refuses what no batch could make right, rather than at the first batch. It is refused in the same words
+    in every dimension: what depends on the dimension is named with numbers that do too."""
+    slices = options.get("slices")
+    if isinstance(slices, int) and 1 < slices <= _MOST_SLICES:
+        options = {**options, "slices": 1}  # they cost
+    text = _library.options_text(options)
+    refusals = []
+    for d in (8, 2, 64, 512):
+        try:
+            _library.Objective(method, text, 2, 2, 4, d) if objective else _library.Plan(method, text, 4, d)
+            return
+        except (TypeError, ValueError) as error:
+            refusals.append(error)
+        if str(refusals[-1]) != str(refusals[0]):
+            return
+    raise refusals[0] from None
+
+
+class _Loss(torch.nn.Module):
+    """A method with its options; the plans are in a pool that all losses share. `weights` are an objective's
+    own options."""
+
+    def __init__(self, method: str, options: Dict[str, Any],
+                 weights: Optional[Dict[str, Any]] = None) -> None:
         super().__init__()
+        if not isinstance(method, str):
+            raise TypeError(f'method must be a text such as "mmd-heat", got {method!r}')
         _torch.check_method(method)
         known = option_help()
         for name in options:
@@ -83,7 +109,11 @@ class _Loss(torch.nn.Module):
         self.threads = _whole("threads", options.pop("threads", None) or 0)
         if self.precision not in (None, "double", "fp32", "tf32", "bf16"):
             raise ValueError(f"precision must be double, fp32, tf32 or bf16, got {self.precision!r}")
-        self.options = _library.options_text(options)
+        weights = weights or {}
+        self.options = _library.options_text({**options, **weights})
+        if not 0 <= self.threads <= _MOST_THREADS:
+            options["threads"] = self.threads  # it is about to be refused
+        _check_values(method, {"threads": 1, **options, **weights}, bool(weights))
 
     def check(self) -> None:
         """Waits for the GPU and raises a ValueError if this loss, or another one with the same settings, has
@@ -167,8 +197,9 @@ class _Stepped(_Loss):
     is part of the state_dict, and lies where the rows of the last call did: a GPU reads it there, so that
     nothing waits, and so that each replay of a CUDA graph draws directions of its own."""
 
-    def __init__(self, method: str, options: Dict[str, Any]) -> None:
-        super().__init__(method, options)
+    def __init__(self, method: str, options: Dict[str, Any],
+                 weights: Optional[Dict[str, Any]] = None) -> None:
+        super().__init__(method, options, weights)
         self._step = _counter(0, torch.device("cpu")) if method in ("susreg", "sigreg") else None
         self._counters: Dict[torch.device, torch.Tensor] = {}  # kept: CUDA graphs hold their addresses
 
@@ -282,7 +313,7 @@ class SphereJEPALoss(_Stepped):
     with x = z/|z| and mu_n the mean over the first `global_views` views of sample n.
 
     method: mmd-heat, mmd-band, ksd-heat, kl-heat, susreg ...; lam: 0.05 (KL: 0.5) unless given; gain:
-    "auto" (a selectivity of 10 d/256, SUSReg's 20), "batch", "unit" or a number, or instead of it margin= or
+    "auto" (a selectivity of 10 d/256, KL's 10, SUSReg's 20), "batch", "unit" or a number, or instead of it margin= or
     selectivity=. All options of the loss are keywords.
 
     Views are a tensor [V, B, d] or a list of V tensors [B, d], global ones first: crops of any size, as long
@@ -298,14 +329,15 @@ class SphereJEPALoss(_Stepped):
     def __init__(self, method: str = "mmd-heat", lam: Optional[float] = None, gain: Number = "auto",
                  global_views: int = 2, *, margin: Optional[float] = None,
                  selectivity: Optional[float] = None, **options: Any) -> None:
-        super().__init__(method, options)
         if gain == "auto" and (margin is not None or selectivity is not None):
             gain_option: Optional[Number] = None
         else:
             gain_option = gain
         own = {"lambda": lam, "gain": gain_option, "margin": margin, "selectivity": selectivity}
-        self.options = ",".join(filter(None, [self.options, _library.options_text(own)]))
+        super().__init__(method, options, own)
         self.global_views = _whole("global_views", global_views)
+        if self.global_views < 1:
+            raise ValueError(f"global_views must be at least 1, got {self.global_views}")
         self._parts: Optional[torch.Tensor] = None
 
     def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:

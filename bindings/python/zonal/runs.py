@@ -211,7 +211,7 @@ class Preprocessing:
 def _preprocessing(known: Dict[str, Any], channels: int, where: str) -> Preprocessing:
     """From the options of a run, or the metadata of an exported file under the same names."""
     try:
-        side = known.get("side")
+        side = int(known.get("eval-side") or 0) or known.get("side")  # 0: that of the views
         crop = "whole" if known.get("augmentation") == "texture" else known.get("crop")
         found = Preprocessing(
             channels,

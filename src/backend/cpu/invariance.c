@@ -158,7 +158,7 @@ static zonal_status report_bad(const zonal__work *work) {
     if (at < 0) return ZONAL_OK;
     snprintf(where, sizeof where, "view %lld, ", (long long)(at / work->rows));
     return zonal__cpu_bad_row(work->kernels, work->x + row_at(work, 0, at), work->dim, where,
-                              zonal__ranks_first(work->ranks) + at % work->rows);
+                              work->ranks, at % work->rows);
 }
 
 static zonal_status compute(zonal__work *work, const void *x, double *value, void *gradient,

@@ -66,18 +66,20 @@ int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows) {
 }
 
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
-                                const char *where, int64_t i) {
+                                const char *where, const zonal__ranks *ranks, int64_t i) {
     zonal__cpu_norm norm = kernels->norm(dim, row);
+    const char *whose = zonal__ranks_whose(ranks);
+    long long number = (long long)(zonal__ranks_first(ranks) + i);
     if (!norm.finite)
-        return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld holds a number that is not finite", where,
-                          (long long)i);
+        return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld%s holds a number that is not finite", where,
+                          number, whose);
     if (!(norm.inverse > 0))
-        return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld is zero: it has no direction", where,
-                          (long long)i);
+        return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld%s is zero: it has no direction", where, number,
+                          whose);
     return ZONAL_FAIL(ZONAL_NUMERIC,
-                      "%srow %lld has norm %.6g, but rows were declared to be unit vectors: drop "
+                      "%srow %lld%s has norm %.6g, but rows were declared to be unit vectors: drop "
                       "unit_rows (--unit) and they are normalised",
-                      where, (long long)i, 1 / (norm.pre * norm.inverse));
+                      where, number, whose, 1 / (norm.pre * norm.inverse));
 }
 
 static int64_t chunk_end(const zonal__cpu_rows *rows, int64_t chunk) {
@@ -139,8 +141,7 @@ static zonal_status check(zonal__cpu_rows *rows, const void *x,
         int64_t i = rows->bad[c];
         if (i < 0) continue;
         const void *row = rows->x + (size_t)(i * rows->dim) * rows->kernels->size;
-        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "",
-                                  zonal__ranks_first(rows->ranks) + i);
+        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "", rows->ranks, i);
     }
     return ZONAL_OK;
 }

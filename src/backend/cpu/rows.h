@@ -64,9 +64,9 @@ zonal_status zonal__cpu_rows_run(const zonal__cpu_rows *rows, zonal__cpu_body bo
 /* Adds up what every rank has found; nothing to do on one. */
 zonal_status zonal__cpu_rows_sum(const zonal__cpu_rows *rows, double *number, int64_t count);
 
-/* The sentence about row i, with "where" ("view 2, " or "") in front of it. */
+/* The sentence about row i of this rank, with "where" ("view 2, " or "") in front of it. */
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
-                                const char *where, int64_t i);
+                                const char *where, const zonal__ranks *ranks, int64_t i);
 /* 1 when the row can be used: finite, not zero and, if declared so, of unit length. */
 int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows);
 

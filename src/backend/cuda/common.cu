@@ -59,12 +59,13 @@ static zonal_status describe(const zonal__cuda_base *base, unsigned long long co
         "is not of unit length, but rows were declared unit; leave that out and they will be "
         "normalised"};
     long long row = (long long)(code / 4), first = zonal__ranks_first(base->problem.ranks);
+    const char *whose = zonal__ranks_whose(base->problem.ranks);
     const char *why = sentence[code % 4 < 3 ? code % 4 : 1];
     if (base->problem.views > 1)
-        return ZONAL_FAIL(ZONAL_NUMERIC, "view %lld: row %lld %s",
+        return ZONAL_FAIL(ZONAL_NUMERIC, "view %lld: row %lld%s %s",
                           row / (long long)base->problem.rows,
-                          first + row % (long long)base->problem.rows, why);
-    return ZONAL_FAIL(ZONAL_NUMERIC, "row %lld %s", first + row, why);
+                          first + row % (long long)base->problem.rows, whose, why);
+    return ZONAL_FAIL(ZONAL_NUMERIC, "row %lld%s %s", first + row, whose, why);
 }
 
 zonal_status zonal__cuda_check_row(zonal__work *work, int64_t *row) {

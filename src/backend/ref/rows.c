@@ -71,8 +71,9 @@ zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, d
             double element = zonal__ref_get(problem->precision, x, i * problem->dim + k);
             if (!isfinite(element))
                 return ZONAL_FAIL(ZONAL_NUMERIC,
-                                  "row %lld holds %g in column %lld; embeddings must be finite",
-                                  (long long)(first + i), element, (long long)k);
+                                  "row %lld%s holds %g in column %lld; embeddings must be finite",
+                                  (long long)(first + i), zonal__ranks_whose(problem->ranks),
+                                  element, (long long)k);
             unit[i * problem->dim + k] = element;
         }
     return ZONAL_OK;
@@ -86,9 +87,10 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
         double *row = unit + i * d, largest = 0;
         for (int64_t k = 0; k < d; k++) largest = fmax(largest, fabs(row[k]));
         if (largest == 0)
-            return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "row %lld is zero and has no direction; remove it or fix its source",
-                              (long long)(first + i));
+            return ZONAL_FAIL(
+                ZONAL_NUMERIC,
+                "row %lld%s is zero and has no direction; remove it or fix its source",
+                (long long)(first + i), zonal__ranks_whose(problem->ranks));
         /* Through the largest element, and by division: its inverse may overflow. */
         double sum = 0;
         for (int64_t k = 0; k < d; k++) sum += (row[k] / largest) * (row[k] / largest);
@@ -97,9 +99,9 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
             for (int64_t k = 0; k < d; k++) row[k] = row[k] / largest / sqrt(sum);
         } else if (!(fabs(norm[i] - 1) <= 1e-3)) {
             return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "row %lld has norm %g, but rows were declared unit; leave that out "
+                              "row %lld%s has norm %g, but rows were declared unit; leave that out "
                               "and they will be normalised",
-                              (long long)(first + i), norm[i]);
+                              (long long)(first + i), zonal__ranks_whose(problem->ranks), norm[i]);
         } else {
             norm[i] = 1;
         }

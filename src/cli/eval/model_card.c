@@ -144,11 +144,13 @@ static void describe(const zonal__stored_result *r, char *out, size_t size) {
     else if (strcmp(r->protocol, "lightly-knn") == 0)
         snprintf(out, size, "k-NN as lightly's benchmark, k %.0f, T %.4g", r->k, r->temperature);
     else if (strcmp(r->protocol, "solo-linear") == 0)
-        snprintf(out, size, "linear probe as solo-learn's, SGD of %.0f epochs%s", r->epochs, seed);
+        snprintf(out, size, "linear probe as solo-learn's, SGD of %.0f epoch%s%s", r->epochs,
+                 zonal__text_plural((int64_t)r->epochs), seed);
     else if (strcmp(r->protocol, "retrieval") == 0)
         snprintf(out, size, "retrieval of views among %.0f candidates%s", r->candidates, seed);
     else if (r->epochs >= 0)
-        snprintf(out, size, "linear probe, SGD of %.0f epochs%s", r->epochs, seed);
+        snprintf(out, size, "linear probe, SGD of %.0f epoch%s%s", r->epochs,
+                 zonal__text_plural((int64_t)r->epochs), seed);
     else
         snprintf(out, size, "linear probe, L-BFGS, l2 %.4g%s", r->l2, seed);
 }
@@ -252,7 +254,8 @@ static void put_description(const zonal__card *card, zonal__file *file) {
         zonal__file_print(file, " with the uniformity loss ");
         put_plain(file, card->method);
     }
-    if (card->step >= 0) zonal__file_print(file, ", %" PRId64 " steps", card->step);
+    if (card->step >= 0)
+        zonal__file_print(file, ", %" PRId64 " step%s", card->step, zonal__text_plural(card->step));
     zonal__file_print(file, ". Exported by zonal %s%s%s.\n\n", zonal_version(),
                       zonal__commit[0] ? ", commit " : "", zonal__commit);
 }

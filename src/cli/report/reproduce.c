@@ -10,6 +10,7 @@
 #include "cli/report/figure_samples.h"
 #include "cli/report/figure_textures.h"
 #include "cli/report/reproduce_table.h"
+#include "core/text.h"
 
 typedef struct settings {
     zonal__table_settings table;
@@ -180,15 +181,16 @@ enum { FIGURES = sizeof figures / sizeof figures[0] };
 
 static int fail_unknown(const char *name) {
     const char *names[FIGURES + 8] = {0}, *near;
+    char all[400] = "";
     int count = 0;
     for (int i = 0; i < FIGURES; i++) names[count++] = figures[i].name;
     for (int i = 0; zonal__experiment_at(i); i++) names[count++] = zonal__experiment_at(i)->name;
     near = zonal__text_nearest(name, names);
-    return zonal__cli_misused("there is no %s to reproduce; %s%s%s", name,
-                              near ? "did you mean "
-                                   : "zonal reproduce --help lists what there "
-                                     "is",
-                              near ? near : "", near ? "?" : "");
+    if (near)
+        return zonal__cli_misused("there is no %s to reproduce; did you mean %s?", name, near);
+    for (int i = 0; names[i]; i++)
+        zonal__text_append(all, sizeof all, "%s%s", i ? ", " : "", names[i]);
+    return zonal__cli_misused("there is no %s to reproduce; there are %s", name, all);
 }
 
 static int was_given(const zonal__options *options, const char *name) {

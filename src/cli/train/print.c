@@ -148,16 +148,17 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
     const zonal__train_settings *s = &t->settings;
     zonal_device_info info;
     const char *device = "the processor";
+    char epochs[24];
     if (!zonal__device_is_host(t->device))
         device = zonal__device_describe(t->device, &info) == ZONAL_OK && info.model[0]
                      ? info.model
                      : t->device->name;
-    zonal__train_say(print,
-                     "steps     %" PRId64 " of %" PRId64 " images, %.3g epochs; %s, rate %g; on "
-                     "%s",
-                     t->trainer.schedule.total, s->batch,
-                     (double)t->trainer.schedule.total / (double)t->steps_per_epoch,
-                     word(t, "optimiser", s->optimiser), s->lr, device);
+    snprintf(epochs, sizeof epochs, "%.3g",
+             (double)t->trainer.schedule.total / (double)t->steps_per_epoch);
+    zonal__train_say(
+        print, "steps     %" PRId64 " of %" PRId64 " images, %s epoch%s; %s, rate %g; on %s",
+        t->trainer.schedule.total, s->batch, epochs, strcmp(epochs, "1") == 0 ? "" : "s",
+        word(t, "optimiser", s->optimiser), s->lr, device);
     if (zonal__job_count(t->job) > 1)
         zonal__train_say(print,
                          "ranks     %d over %s, at most %" PRId64 " images of a step on "
@@ -167,10 +168,30 @@ static void say_run(zonal__train_print *print, const zonal__training *t) {
                          s->sync_norm ? "" : "; batch norms of each rank's own images");
 }
 
+static void warn_of_weight(zonal__train_print *print, const zonal__training *t) {
+    const zonal_objective_info *weight = &t->weight;
+    const zonal_objective_options *objective = &t->trainer.objective;
+    const char *flat = zonal__collapse_flat(objective->loss.discrepancy, weight);
+    char remedy[ZONAL__COLLAPSE_REMEDY];
+    zonal__collapse_remedy(objective->loss.discrepancy, objective->gain, weight, remedy);
+    if (weight->margin < 1)
+        zonal__train_warn(print,
+                          "the gain %.4g is below the collapse threshold %.4g: with strong "
+                          "augmentation training will collapse; %s",
+                          weight->gain, weight->threshold, remedy);
+    if (flat)
+        zonal__train_warn(print,
+                          "the gain %.4g is %.3g times the collapse threshold: a heat kernel of "
+                          "t = %.3g/d is nearly flat in %" PRId64 " dimensions; %s",
+                          weight->gain, weight->margin,
+                          weight->plan.parameter * (double)weight->plan.dim, weight->plan.dim,
+                          flat);
+}
+
 static void say_loss(zonal__train_print *print, const zonal__training *t) {
     const zonal_objective_info *weight = &t->weight;
     const char *parameter = strchr(weight->plan.kernel, ','); /* "heat, t = 2/d = 0.0078125" */
-    char selectivity[48] = "", remedy[ZONAL__COLLAPSE_REMEDY];
+    char selectivity[48] = "";
     zonal__train_say(print, "loss      %s%s, lambda %g, gain %.6g", t->settings.method,
                      parameter ? parameter : "", t->trainer.objective.lambda, weight->gain);
     if (weight->selectivity > 0)
@@ -181,14 +202,7 @@ static void say_loss(zonal__train_print *print, const zonal__training *t) {
     }
     zonal__train_say(print, "          collapse threshold f* = %.4g, margin %.3g%s",
                      weight->threshold, weight->margin, selectivity);
-    if (weight->margin >= 1) return;
-    zonal__collapse_remedy(t->trainer.objective.loss.discrepancy, t->trainer.objective.gain, weight,
-                           remedy);
-    zonal__train_warn(
-        print,
-        "the gain %.4g is below the collapse threshold %.4g: with strong augmentation "
-        "training will collapse; %s",
-        weight->gain, weight->threshold, remedy);
+    warn_of_weight(print, t);
 }
 
 static void say_init(zonal__train_print *print, const char *path,
@@ -210,9 +224,9 @@ static void say_resumed(zonal__train_print *print, const zonal__training *t,
     if (start->other_length)
         zonal__train_say(print,
                          "length    now %" PRId64
-                         " steps; from here on the learning rates are those of "
+                         " step%s; from here on the learning rates are those of "
                          "a run of that length, which would have other weights by now",
-                         t->trainer.schedule.total);
+                         t->trainer.schedule.total, zonal__text_plural(t->trainer.schedule.total));
 }
 
 void zonal__train_print_start(zonal__train_print *print, const zonal__training *t,
