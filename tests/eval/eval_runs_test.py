@@ -35,6 +35,22 @@ def make_images(folder, shift=0):
     write_idx(folder, "t10k", TEST, shift)
 
 
+def write_bmp(path, level):
+    """Eight rows of eight pixels, which no library is needed to read."""
+    head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 54 + 3 * SIDE * SIDE, 0, 54, 40, SIDE, SIDE, 1, 24,
+                       0, 0, 0, 0, 0, 0)
+    with open(path, "wb") as file:
+        file.write(head + bytes((level + 3 * i) % 256 for i in range(3 * SIDE * SIDE)))
+
+
+def make_classes(folder, names, count):
+    for part in ("train", "test"):
+        for c, name in enumerate(names):
+            os.makedirs(f"{folder}/{part}/{name}")
+            for i in range(count):
+                write_bmp(f"{folder}/{part}/{name}/{i}.bmp", 60 * c + 5 * i + (part == "test"))
+
+
 def done_well(*arguments):
     done = run(*arguments)
     assert done.returncode == 0, f"{arguments}: status {done.returncode}: {done.stderr}"
@@ -189,6 +205,58 @@ def test_stored():
         assert found == want, found
         assert len({r["conditions"] for r in stored("run/eval/knn.json")}) == 5
 
+    @case("overridden settings stand beside the run's own results, and after them")
+    def _():
+        before = stored("run/eval/knn.json")
+        assert not any("overrides" in r for r in before)
+        for override in (("--data-seed", 3), ("--val-share", "0.3"), ("--augmentation", "texture")):
+            (found,) = run_json("eval", "run", *KNN, "--k", 5, *override)["results"]
+            said = " ".join(map(str, override))
+            assert found["overrides"] == said, found["overrides"]
+            assert found["conditions"] == before[0]["conditions"] + "; with " + said
+        after = stored("run/eval/knn.json")
+        assert after[:len(before)] == before and len(after) == len(before) + 3
+        run_json("eval", "run", *KNN, "--k", 5, "--data-seed", 3)  # the same replace each other
+        assert len(stored("run/eval/knn.json")) == len(after)
+        # What the run's own settings are is no override, however the number is written.
+        (same,) = run_json("eval", "run", *KNN, "--k", 5, "--data-seed", "00", "--val-share",
+                           "0.10", "--augmentation", "byol")["results"]
+        assert "overrides" not in same and same["conditions"] == before[0]["conditions"], same
+
+    @case("other classes are not the run's; a copy of its own list is")
+    def _():
+        make_classes("classes", "abc", 6)
+        with open("own.txt", "w") as file:
+            file.write("a\nb\nc\n")
+        with open("two.txt", "w") as file:
+            file.write("a\nb\n")
+        train("of-classes", "--class-list", "own.txt", data="classes")
+        (own,) = run_json("eval", "of-classes", *KNN)["results"]
+        (two,) = run_json("eval", "of-classes", *KNN, "--class-list", "two.txt")["results"]
+        assert own["test"] == 18 and two["test"] == 12
+        assert two["overrides"] == "--class-list " + os.path.realpath("two.txt"), two
+        assert stored("of-classes/eval/knn.json")[0]["test"] == 18
+        shutil.move("own.txt", "moved.txt")
+        (same,) = run_json("eval", "of-classes", *KNN, "--class-list", "moved.txt")["results"]
+        assert same["conditions"] == own["conditions"] and "overrides" not in same, same
+        assert [r["test"] for r in stored("of-classes/eval/knn.json")] == [18, 12]
+
+    for name in ("own.txt", "two.txt", "moved.txt"):
+        if os.path.exists(name):
+            os.remove(name)
+
+    @case("the size and the number of textures are settings of the images")
+    def _():
+        train("of-textures", "--texture-count", 40, "--texture-size", 20, "--side", 16,
+              data="textures:disk")
+        (own,) = run_json("eval", "of-textures", *RETRIEVAL)["results"]
+        for override in (("--texture-count", 60), ("--texture-size", 24)):
+            (found,) = run_json("eval", "of-textures", *RETRIEVAL, *override)["results"]
+            assert found["overrides"] == " ".join(map(str, override))
+        kept = [r.get("overrides", "") for r in stored("of-textures/eval/retrieval.json")]
+        assert kept == ["", "--texture-count 60", "--texture-size 24"], kept
+        assert stored("of-textures/eval/retrieval.json")[0]["conditions"] == own["conditions"]
+
     @case("results on other data do not stand before those on the run's own")
     def _():
         make_images("others", 3)
@@ -217,6 +285,11 @@ def test_stored():
 
     @case("results of an earlier version, without conditions, are replaced")
     def _():
+        with open("run/eval/knn.json", "w") as file:
+            json.dump({"weights": "w", "results": [{"protocol": "knn", "accuracy": 1}]}, file)
+        run_json("eval", "run", *KNN, "--data-seed", 3)
+        assert len(stored("run/eval/knn.json")) == 2
+        os.remove("run/eval/knn.json")
         with open("run/eval/knn.json", "w") as file:
             json.dump({"weights": "w", "results": [{"protocol": "knn", "accuracy": 1}]}, file)
         run_json("eval", "run", *KNN)

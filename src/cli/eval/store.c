@@ -154,7 +154,7 @@ static int is_new(const zonal__eval_results *results, int run, const char *proto
 static int is_replaced(const zonal__eval_results *results, int run, const char *protocol,
                        int partial, const char *conditions) {
     char ours[ZONAL__EVAL_CONDITIONS];
-    if (!conditions) return 1;
+    if (!conditions) return !results->runs[run].changes[0];
     for (int64_t i = 0; i < results->count; i++) {
         if (!is_new(results, run, protocol, partial, i)) continue;
         zonal__eval_result_conditions(results, &results->at[i], ours);
@@ -180,7 +180,7 @@ static void write_kept(zonal__json *json, const zonal__eval_results *results, in
 
 static void write_merged(zonal__json *json, const zonal__eval_results *results, int run,
                          const char *protocol, int partial, const stored *s) {
-    const int own = results->runs[run].own_data;
+    const int own = results->runs[run].own_data && !results->runs[run].changes[0];
     zonal__json_begin_object(json);
     if (own && strcmp(protocol, "diagnostics") == 0) {
         zonal__eval_results_energy(json, results, run);
@@ -281,11 +281,9 @@ static double *number_of(zonal__stored_result *r, const char *key) {
 static const char **text_of(zonal__stored_result *r, const char *key) {
     const struct {
         const char *key, **at;
-    } known[] = {{"protocol", &r->protocol},
-                 {"features", &r->features},
-                 {"part", &r->part},
-                 {"data", &r->data},
-                 {"conditions", &r->conditions}};
+    } known[] = {
+        {"protocol", &r->protocol}, {"features", &r->features},     {"part", &r->part},
+        {"data", &r->data},         {"conditions", &r->conditions}, {"overrides", &r->overrides}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].key, key) == 0) return known[i].at;
     return NULL;
@@ -310,6 +308,7 @@ static zonal_status take_result(char *text, size_t length, const char *path,
                                 .part = "",
                                 .data = "",
                                 .conditions = "",
+                                .overrides = "",
                                 .step = -1,
                                 .test = -1,
                                 .accuracy = NAN,
