@@ -2,6 +2,7 @@
 """zonal eval of several runs: which have a mean, what is stored in a run's folder and what is not,
 and that a result is printed whatever becomes of the file it should go to. The oracle for means is
 Python's statistics on the results of each run alone."""
+import fcntl
 import json
 import os
 import re
@@ -268,6 +269,33 @@ def test_stored():
         energy = json.load(open("run/eval/diagnostics.json"))["energy"]
         run_json("eval", "run", "--protocol", "diagnostics", "--quiet", "--data", "others")
         assert json.load(open("run/eval/diagnostics.json"))["energy"] == energy
+
+    @case("evaluations at the same time keep all their results")
+    def _():
+        before = stored("run/eval/knn.json")
+        processes = [subprocess.Popen([PROGRAM, "eval", "run", *KNN, "--k", str(k), "--threads", "1"],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                     for k in range(31, 43)]
+        for process in processes:
+            _, error = process.communicate(timeout=100)
+            assert process.returncode == 0 and not error, error
+        after = stored("run/eval/knn.json")
+        assert sorted(r["k"] for r in after[:12]) == list(range(31, 43)), [r["k"] for r in after]
+        assert after[12:] == before
+
+    @case("whoever writes the results is waited for")
+    def _():
+        text, held = open("run/eval/knn.json").read(), os.open("run/eval", os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        process = subprocess.Popen([PROGRAM, "eval", "run", *KNN, "--k", "43"],
+                                   stdout=subprocess.DEVNULL)
+        try:
+            process.wait(1)
+            assert False, "it did not wait"
+        except subprocess.TimeoutExpired:
+            assert open("run/eval/knn.json").read() == text
+        os.close(held)
+        assert process.wait(60) == 0 and stored("run/eval/knn.json")[0]["k"] == 43
 
     @case("a damaged file is put aside, and that is said")
     def _():

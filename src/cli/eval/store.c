@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -229,30 +230,55 @@ static zonal_status make_own_folder(const char *path) {
                       "%s is a link, which a run's own folders must not be; remove the link", path);
 }
 
+static int64_t count_kind(const zonal__eval_results *results, int run, const char *protocol,
+                          int partial) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < results->count; i++)
+        count += is_new(results, run, protocol, partial, i);
+    return count;
+}
+
 /* A file of its own for each protocol, among those of whole or of partial results. */
 static zonal_status store_kind(const zonal__eval_results *results, int run, const char *protocol,
                                int partial) {
     char folder[PATH_ROOM - 24];
-    int count = 0;
-    for (int64_t i = 0; i < results->count; i++)
-        count += is_new(results, run, protocol, partial, i);
-    if (count == 0) return ZONAL_OK;
-    snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
-    ZONAL_TRY(make_own_folder(folder));
-    if (partial) {
-        snprintf(folder, sizeof folder, "%s/eval/partial", results->runs[run].name);
-        ZONAL_TRY(make_own_folder(folder));
-    }
+    if (count_kind(results, run, protocol, partial) == 0) return ZONAL_OK;
+    snprintf(folder, sizeof folder, "%s/eval%s", results->runs[run].name,
+             partial ? "/partial" : "");
+    if (partial) ZONAL_TRY(make_own_folder(folder));
     return store_protocol(results, run, protocol, partial, folder);
 }
 
-zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
+/* Others evaluate the run at the same time: each takes its turn to read a file and to write it. */
+static zonal_status lock(const char *folder, int *descriptor) {
+    *descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*descriptor < 0)
+        return ZONAL_FAIL(ZONAL_IO, "cannot open %s, where results are stored: %s", folder,
+                          strerror(errno));
+    while (flock(*descriptor, LOCK_EX) != 0)
+        if (errno != EINTR) break; /* a file system without locks */
+    return ZONAL_OK;
+}
+
+static zonal_status store_all(const zonal__eval_results *results, int run) {
     static const char *const protocols[] = {"knn",         "linear",    "lightly-knn",
                                             "solo-linear", "retrieval", "diagnostics"};
     for (size_t p = 0; p < sizeof protocols / sizeof protocols[0]; p++)
         for (int partial = 0; partial < 2; partial++)
             ZONAL_TRY(store_kind(results, run, protocols[p], partial));
     return ZONAL_OK;
+}
+
+zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
+    char folder[PATH_ROOM - 24];
+    int descriptor;
+    zonal_status status;
+    snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
+    ZONAL_TRY(make_own_folder(folder));
+    ZONAL_TRY(lock(folder, &descriptor));
+    status = store_all(results, run);
+    close(descriptor);
+    return status;
 }
 
 /* ---- for others ------------------------------------------------------------------------------ */

@@ -18,8 +18,9 @@
 
 #include "cli/eval/results.h"
 
-/* Stores the results of a run. Files appear whole or not at all. One that is damaged is put aside
- * as PROTOCOL.json.damaged, which is said in the log. */
+/* Stores the results of a run. Files appear whole or not at all, and processes that store at the
+ * same time lose nothing of each other. A file that is damaged is put aside as
+ * PROTOCOL.json.damaged, which is said in the log. */
 zonal_status zonal__eval_store(const zonal__eval_results *results, int run);
 
 /* A stored result, as far as others ask for it. Texts that are not there are "", numbers NaN (step
