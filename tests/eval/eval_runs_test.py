@@ -12,6 +12,7 @@ import signal
 import statistics
 import struct
 import subprocess
+import time
 
 from harness import PROGRAM, case, refused, run, run_json, run_tests, skip
 
@@ -412,6 +413,38 @@ def test_not_stored():
         assert "second" in done.stderr and "/nowhere/images" in done.stderr, done.stderr
         assert "--data" in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert len(stored("run/eval/knn.json")) == 1
+
+    @case("what one protocol has found is stored before the next, and kept if that fails")
+    def _():
+        shutil.rmtree("run/eval")
+        write_idx("one", "train", TRAIN, 0)
+        write_idx("one", "t10k", 1, 0)
+        done = run("eval", "run", "--features", "backbone", "--quiet", "--data", "one")
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "2 images or more" in done.stderr and "is 1 in the test part" in done.stderr
+        assert sorted(os.listdir("run/eval")) == ["knn.json", "linear.json"]
+        assert [r["test"] for r in stored("run/eval/linear.json")] == [1]
+        shutil.rmtree("run/eval")
+        process = subprocess.Popen(
+            [PROGRAM, "eval", "run", "--quiet", "--features", "backbone", "--protocol", "all",
+             "--sgd", "10000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(2000):
+            if os.path.exists("run/eval/knn.json") or process.poll() is not None:
+                break
+            time.sleep(0.01)
+        assert process.poll() is None, "10000 epochs took no time"
+        process.terminate()
+        process.wait(60)
+        assert os.listdir("run/eval") == ["knn.json"] and len(stored("run/eval/knn.json")) == 1
+        shutil.rmtree("run/eval")
+
+    @case("seeds and features are stored in their order, however often the file is written")
+    def _():
+        found = run_json("eval", "run", "--protocol", "linear", "--seeds", 3, "--quiet")["results"]
+        assert [(r["features"], r["seed"]) for r in stored("run/eval/linear.json")] == [
+            (r["features"], r["seed"]) for r in found]
+        shutil.rmtree("run/eval")
+        run_json("eval", "run", *KNN)
 
     @case("moved data: --data says where it is, and the result is the same")
     def _():

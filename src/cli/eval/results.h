@@ -79,6 +79,7 @@ typedef struct zonal__eval_results {
     int run_count;
     zonal__eval_result *at;
     int64_t count, room;
+    int64_t stored; /* of them, the first so many, in the folders of their runs */
     double *values; /* [room]: scratch */
 } zonal__eval_results;
 

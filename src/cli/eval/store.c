@@ -230,19 +230,18 @@ static zonal_status make_own_folder(const char *path) {
                       "%s is a link, which a run's own folders must not be; remove the link", path);
 }
 
-static int64_t count_kind(const zonal__eval_results *results, int run, const char *protocol,
-                          int partial) {
-    int64_t count = 0;
-    for (int64_t i = 0; i < results->count; i++)
-        count += is_new(results, run, protocol, partial, i);
-    return count;
+static int is_to_store(const zonal__eval_results *results, int run, const char *protocol,
+                       int partial) {
+    for (int64_t i = results->stored; i < results->count; i++)
+        if (is_new(results, run, protocol, partial, i)) return 1;
+    return 0;
 }
 
 /* A file of its own for each protocol, among those of whole or of partial results. */
 static zonal_status store_kind(const zonal__eval_results *results, int run, const char *protocol,
                                int partial) {
     char folder[PATH_ROOM - 24];
-    if (count_kind(results, run, protocol, partial) == 0) return ZONAL_OK;
+    if (!is_to_store(results, run, protocol, partial)) return ZONAL_OK;
     snprintf(folder, sizeof folder, "%s/eval%s", results->runs[run].name,
              partial ? "/partial" : "");
     if (partial) ZONAL_TRY(make_own_folder(folder));
@@ -269,15 +268,17 @@ static zonal_status store_all(const zonal__eval_results *results, int run) {
     return ZONAL_OK;
 }
 
-zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
+zonal_status zonal__eval_store(zonal__eval_results *results, int run) {
     char folder[PATH_ROOM - 24];
     int descriptor;
     zonal_status status;
+    if (results->stored == results->count) return ZONAL_OK;
     snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
     ZONAL_TRY(make_own_folder(folder));
     ZONAL_TRY(lock(folder, &descriptor));
     status = store_all(results, run);
     close(descriptor);
+    if (status == ZONAL_OK) results->stored = results->count;
     return status;
 }
 

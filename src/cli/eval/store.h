@@ -18,10 +18,11 @@
 
 #include "cli/eval/results.h"
 
-/* Stores the results of a run. Files appear whole or not at all, and processes that store at the
- * same time lose nothing of each other. A file that is damaged is put aside as
+/* Stores the results of the run that is evaluated now, as far as that has not been done: the order
+ * of all that it has found is kept. Files appear whole or not at all, and processes that store at
+ * the same time lose nothing of each other. A file that is damaged is put aside as
  * PROTOCOL.json.damaged, which is said in the log. */
-zonal_status zonal__eval_store(const zonal__eval_results *results, int run);
+zonal_status zonal__eval_store(zonal__eval_results *results, int run);
 
 /* A stored result, as far as others ask for it. Texts that are not there are "", numbers NaN (step
  * and test: -1). */
