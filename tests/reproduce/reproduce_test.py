@@ -145,6 +145,16 @@ def test_textures():
         assert r["configuration"]["epochs"] == "2" and "steps" not in r["configuration"], r
         shutil.rmtree("e")
 
+    @case("what was decided does not depend on the folder's name")
+    def _():
+        decided = []
+        for folder in ("plain", "here by me"):
+            done = reproduce(*TEXTURES, "--steps", 1, "--families", "disk", "--methods", "kl-heat", "--out", folder)
+            assert done.returncode == 0, done.stderr
+            decided.append(records(folder + "/records.jsonl")[0]["decided"])
+            shutil.rmtree(folder)
+        assert decided[0] == decided[1] and "gain" in decided[0], decided
+
     @case("the tables are the mean and the sample deviation of the records, the paper beside them")
     def _():
         text = reproduce(*matrix, "--print", "--markdown").stdout
