@@ -148,6 +148,15 @@ def test_means():
         assert "long-1 is not finished: the weights are of step 2 of 4" in done.stderr, done.stderr
         assert "mean of" not in done.stdout and "steps done (4 and 2)" in done.stdout, done.stdout
 
+    @case("a run that was made longer is no sample of those of that length")
+    def _():
+        train("longer", "--seed", 5)
+        done_well("train", "--resume", "longer", "--steps", 4, "--quiet")
+        train("whole", "--seed", 6, steps=4)
+        assert run_json("eval", "longer", "whole", *RETRIEVAL)["means"] == []
+        text = " ".join(done_well("eval", "longer", "whole", *RETRIEVAL).split())
+        assert "steps (4 by --resume at step 2; 2 steps before and 4)" in text, text
+
     @case("the steps of best checkpoints are no reason against a mean")
     def _():
         train("long-rate", "--lr", "0.01", "--checkpoint-every", 2, "--keep", 3, steps=4)
