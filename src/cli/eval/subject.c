@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "nn/weights.h"
 #include "train/run_folder.h"
+#include "train/run_group.h"
 
 const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES] = {
     "data",      "side",       "mean",      "std",           "augmentation", "class-list",
@@ -190,6 +191,19 @@ static void note_changes(zonal__subject *s, const zonal__subject_settings *setti
     }
 }
 
+/* What large images are shrunk to when they are read follows from the sizes of the views, unless a
+ * run was told: views of another size would be made of images that are too small for them. */
+static zonal_status free_max_side(zonal__subject *s, const char *config) {
+    zonal__run_settings settings;
+    int settled = 0;
+    ZONAL_TRY(zonal__run_settings_read(config, &settings));
+    for (int64_t i = 0; i < settings.count; i++)
+        if (strcmp(settings.at[i].key, "max-side") == 0)
+            settled = zonal__config_is_settled(settings.at[i].source);
+    zonal__run_settings_fini(&settings);
+    return settled ? set_option(&s->training, "max-side", "0") : ZONAL_OK;
+}
+
 static zonal_status configure(zonal__subject *s, const zonal__subject_settings *settings,
                               const char *own[UNTOLD]) {
     zonal__training *t = &s->training;
@@ -210,8 +224,10 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
     for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));
-    if (override_of(settings, "side"))
+    if (override_of(settings, "side")) {
         ZONAL_TRY(set_option(t, "eval-side", override_of(settings, "side")));
+        if (s->is_run) ZONAL_TRY(free_max_side(s, path));
+    }
     ZONAL_TRY(set_option(t, "channels", s->model->spec.channels == 1 ? "1" : "3"));
     if (s->is_run) ZONAL_TRY(zonal__training_check_place(t, s->name));
     return zonal__training_open_views(t);
