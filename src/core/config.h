@@ -62,11 +62,15 @@ zonal_status zonal__config_list(const char *path, zonal__config_take take, void 
 
 /* The effective configuration as a file that reads back to the same values, with the source of each
  * in a comment: "# default", "# recipes/x.toml:12", "# --lr"; "# auto by default", "# 0 by --side"
- * where the value was settled by the program. Options that are not set and those of
- * the command line alone (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is
- * NULL on failure: ZONAL_MEMORY, or ZONAL_ARGUMENT for a text that is not UTF-8, which no
- * configuration file can hold. */
+ * where the value was settled by the program. A file whose name has " by " in it is in quotes:
+ * "# \"made by me.toml\":12". Options that are not set and those of the command line alone
+ * (ZONAL__OPTION_LINE) are left out. Release *out with zonal__free; it is NULL on failure:
+ * ZONAL_MEMORY, or ZONAL_ARGUMENT for a text that is not UTF-8, which no configuration file can
+ * hold. */
 zonal_status zonal__config_dump(const zonal__options *options, char **out);
+
+/* Whether such a comment says that the program has settled the value. */
+int zonal__config_is_settled(const char *comment);
 
 /* What was asked for, to be kept and compared with later: as the dump, but without comments and
  * without the options that "left_out" (NULL: none) names. */

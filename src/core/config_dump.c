@@ -89,16 +89,24 @@ static const char *settled_from(const zonal__options *options, int i) {
     return asked == *(const int64_t *)target ? NULL : state->text;
 }
 
+static const char by[] = " by ";
+
+int zonal__config_is_settled(const char *comment) {
+    const char *end = strstr(comment, by), *quote = strchr(comment, '"');
+    return end && !(quote && quote < end);
+}
+
 static void put_source(page *p, const zonal__options *options, int i) {
     const zonal__option_state *state = &options->state[i];
     const char *settled = settled_from(options, i);
     char text[512] = "";
     size_t used = 0;
-    if (settled) used = (size_t)snprintf(text, sizeof text, "%.120s by ", settled);
+    if (settled) used = (size_t)snprintf(text, sizeof text, "%.120s%s", settled, by);
     if (state->source == ZONAL__SOURCE_DEFAULT)
         snprintf(text + used, sizeof text - used, "default");
     else if (state->source == ZONAL__SOURCE_FILE)
-        snprintf(text + used, sizeof text - used, "%.250s:%d", state->file, state->line);
+        snprintf(text + used, sizeof text - used,
+                 strstr(state->file, by) ? "\"%.250s\":%d" : "%.250s:%d", state->file, state->line);
     else
         snprintf(text + used, sizeof text - used, "--%s%.60s",
                  options->table[i].type == ZONAL__OPTION_FLAG && state->text[0] == 'n' ? "no-" : "",

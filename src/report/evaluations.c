@@ -12,7 +12,7 @@
 #include "report/flat.h"
 #include "report/run.h"
 
-enum { LONGEST_FILE = 256, MOST_FILES = 64, LONGEST_CONDITIONS = 8192 };
+enum { LONGEST_FILE = 256, MOST_FILES = 64, LONGEST_CONDITIONS = 16384 };
 static const size_t longest_text = (size_t)1 << 26;
 
 static double number_of(const zonal__flat *flat, const char *prefix, const char *member) {
@@ -105,7 +105,8 @@ static zonal_status add_result(zonal__report_run *run, const zonal__flat *flat, 
     return ZONAL_OK;
 }
 
-/* Every number beside a "protocol", at whatever depth that stands. */
+/* Every number beside a "protocol", at whatever depth that stands. One that was found by overriding
+ * what the run was trained with, its split for example, says nothing of the run. */
 static zonal_status add_results(zonal__report_run *run, const zonal__flat *flat, int file) {
     for (int64_t i = 0; i < flat->count; i++) {
         const zonal__flat_entry *entry = &flat->entry[i];
@@ -115,7 +116,7 @@ static zonal_status add_results(zonal__report_run *run, const zonal__flat *flat,
         if (entry->text) continue;
         snprintf(outer, sizeof outer, "%.*s", length, entry->name);
         zonal__flat_protocol(flat, outer, prefix, sizeof prefix);
-        if (!prefix[0]) continue;
+        if (!prefix[0] || text_of(flat, outer, "overrides")) continue;
         if (snprintf(name, sizeof name, "%s%s", prefix, entry->name + length) < (int)sizeof name)
             ZONAL_TRY(add_result(run, flat, outer, name, file, entry->number));
     }

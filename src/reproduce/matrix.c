@@ -23,6 +23,27 @@ static int next_item(const char **list, char *out, size_t size) {
     return 1;
 }
 
+/* What a matrix says of each cell, by other options: they would be overridden, or fail every cell.
+ */
+static zonal_status check_own(const zonal__assignments *given) {
+    static const struct {
+        const char *key, *remedy;
+    } own[] = {{"method", "--methods says which losses are trained"},
+               {"seed", "--seeds says with which seeds"},
+               {"data", "--data or --families says on which images"},
+               {"out", "each cell has a run folder in that of --out"},
+               {"resume", "a cell that was interrupted goes on when the command is given again"},
+               {"config", "each data set has its recipe; give what differs from it"},
+               {"set", "give NAME=VALUE alone"},
+               {"dump-config", "--dry-run lists what would run"},
+               {"quiet", "what a cell prints goes to its log"}};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (zonal__assigned(given, own[i].key))
+            return ZONAL_FAIL(ZONAL_ARGUMENT, "%s is not among the options that cells take: %s",
+                              own[i].key, own[i].remedy);
+    return ZONAL_OK;
+}
+
 static zonal_status take_methods(zonal__matrix *matrix, const char *list) {
     char item[ZONAL__CELL_METHOD];
     while (next_item(&list, item, sizeof item)) {
@@ -53,6 +74,7 @@ static zonal_status take_set(zonal__matrix *matrix, char *item) {
         return ZONAL_FAIL(ZONAL_ARGUMENT, "textures are made by the program: give %s alone", item);
     if (equals) snprintf(set->path, sizeof set->path, "%s", equals + 1);
     if (colon) ZONAL_TRY(zonal__assign_text(&set->options, colon + 1, ':'));
+    ZONAL_TRY(check_own(&set->options));
     matrix->sets++;
     return ZONAL_OK;
 }
@@ -104,7 +126,8 @@ static zonal_status take_request(const zonal__matrix_request *r, zonal__assignme
     if (r->side > 0) ZONAL_TRY(assign_number(asked, "side", r->side));
     if (r->steps > 0) ZONAL_TRY(assign_number(asked, "steps", r->steps));
     if (r->epochs > 0) ZONAL_TRY(assign_number(asked, "epochs", r->epochs));
-    return r->options ? zonal__assign_text(asked, r->options, ',') : ZONAL_OK;
+    if (r->options) ZONAL_TRY(zonal__assign_text(asked, r->options, ','));
+    return check_own(asked);
 }
 
 /* What all cells share. Textures are a quarter wider than the views that are cut out of them. */
@@ -134,6 +157,7 @@ static zonal_status cell_options(const zonal__matrix *matrix, const zonal__assig
     ZONAL_TRY(zonal__assign_all(&cell->options, variant));
     ZONAL_TRY(zonal__assign_all(&cell->options, &matrix->set[cell->set].options));
     if (own) ZONAL_TRY(zonal__assign_text(&of_method, own + 1, ':'));
+    ZONAL_TRY(check_own(&of_method));
     ZONAL_TRY(zonal__assign_all(&cell->options, &of_method));
     ZONAL_TRY(zonal__assign(&cell->options, "method", name));
     return assign_number(&cell->options, "seed", cell->seed);

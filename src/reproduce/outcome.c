@@ -45,7 +45,7 @@ static void put_decided(zonal__json *json, const zonal__run_settings *settings) 
     zonal__json_begin_object(json);
     for (int64_t i = 0; i < settings->count; i++) {
         const zonal__run_setting *s = &settings->at[i];
-        if (strstr(s->source, " by ") && zonal__run_setting_counts(s->key) &&
+        if (zonal__config_is_settled(s->source) && zonal__run_setting_counts(s->key) &&
             strcmp(s->key, "data") != 0 && strcmp(s->key, "class-list") != 0)
             put_value(json, s);
     }

@@ -54,10 +54,15 @@ char *zonal__run_images_read(const char *folder) {
     return zonal__file_read(path, longest, &text, &length) == ZONAL_OK ? text : NULL;
 }
 
-const char *zonal__run_settings_of(const zonal__run_settings *settings, const char *key) {
+static const zonal__run_setting *find(const zonal__run_settings *settings, const char *key) {
     for (int64_t i = 0; i < settings->count; i++)
-        if (strcmp(settings->at[i].key, key) == 0) return settings->at[i].value;
+        if (strcmp(settings->at[i].key, key) == 0) return &settings->at[i];
     return NULL;
+}
+
+const char *zonal__run_settings_of(const zonal__run_settings *settings, const char *key) {
+    const zonal__run_setting *setting = find(settings, key);
+    return setting ? setting->value : NULL;
 }
 
 /* ---- what differs ---------------------------------------------------------------------------- */
@@ -95,6 +100,18 @@ static int is_path_of_images(const char *key) {
     return strcmp(key, "data") == 0 || strcmp(key, "class-list") == 0;
 }
 
+/* How a run came to its length where it was given another one on the way, as config.toml says it:
+ * "--resume at step 30; 30 steps before". Its learning rates until then were those of the other
+ * length. "" where the key is not what decides the length, or it was so from the first step. */
+static const char *continued(const zonal__run_settings *settings, const char *key) {
+    static const char said[] = "--resume at step ", from_start[] = "--resume at step 0;";
+    const zonal__run_setting *steps = find(settings, "steps"), *setting = find(settings, key);
+    const int by_steps = steps && strcmp(steps->value, "0") != 0;
+    if (strcmp(key, by_steps ? "steps" : "epochs") != 0 || !setting) return "";
+    if (strncmp(setting->source, from_start, sizeof from_start - 1) == 0) return "";
+    return strncmp(setting->source, said, sizeof said - 1) == 0 ? setting->source : "";
+}
+
 /* Visits the keys of a and then those that b alone has: the i-th of them in which they differ. */
 static const char *difference(const zonal__run_sample *p, const zonal__run_sample *q, int64_t i) {
     const zonal__run_settings *a = p->settings, *b = q->settings;
@@ -103,7 +120,8 @@ static const char *difference(const zonal__run_sample *p, const zonal__run_sampl
         const int second = k >= a->count;
         const char *key = second ? b->at[k - a->count].key : a->at[k].key;
         const char *x = zonal__run_settings_of(a, key), *y = zonal__run_settings_of(b, key);
-        if ((second && x) || !zonal__run_setting_counts(key) || equal(x, y)) continue;
+        if ((second && x) || !zonal__run_setting_counts(key)) continue;
+        if (equal(x, y) && strcmp(continued(a, key), continued(b, key)) == 0) continue;
         if (same_images && is_path_of_images(key)) continue;
         if (i-- == 0) return key;
     }
@@ -127,17 +145,24 @@ void zonal__run_group(int64_t count, const zonal__run_sample *runs, zonal__run_p
     }
 }
 
+static void append_value(const zonal__run_settings *settings, const char *key, char *out,
+                         size_t size) {
+    const char *value = zonal__run_settings_of(settings, key), *how = continued(settings, key);
+    zonal__text_append(out, size, "%s%s%s", value ? value : "not given", how[0] ? " by " : "", how);
+}
+
 void zonal__run_difference(const zonal__run_sample *a, const zonal__run_sample *b, char *out,
                            size_t size) {
     const char *key;
     int64_t count = 0;
     out[0] = '\0';
     for (; (key = difference(a, b, count)); count++) {
-        const char *x = zonal__run_settings_of(a->settings, key);
-        const char *y = zonal__run_settings_of(b->settings, key);
         if (count >= MOST_NAMED) continue;
-        zonal__text_append(out, size, "%s%s (%s and %s)", count ? ", " : "", key,
-                           x ? x : "not given", y ? y : "not given");
+        zonal__text_append(out, size, "%s%s (", count ? ", " : "", key);
+        append_value(a->settings, key, out, size);
+        zonal__text_append(out, size, " and ");
+        append_value(b->settings, key, out, size);
+        zonal__text_append(out, size, ")");
     }
     if (count > MOST_NAMED)
         zonal__text_append(out, size, " and %" PRId64 " more settings", count - MOST_NAMED);

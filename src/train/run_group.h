@@ -14,7 +14,8 @@
  * of the data counts, because other data is another experiment, unless both runs have recorded
  * their images (RUN/data.txt) and the records are the same: then the data has merely moved. A key
  * that one of two runs does not have counts as a difference. So does the number of steps that were
- * done: a run that is not finished is no sample of the finished ones.
+ * done: a run that is not finished is no sample of the finished ones; and so does a length that a
+ * run was given on the way (--resume --steps), since its learning rates were those of another one.
  */
 #ifndef ZONAL_TRAIN_RUN_GROUP_H
 #define ZONAL_TRAIN_RUN_GROUP_H
@@ -29,7 +30,7 @@ enum { ZONAL__RUN_KEY = 128 }; /* a key with its section; a longer one is passed
 /* A key of config.toml and its value as text: quotes are taken off. */
 typedef struct zonal__run_setting {
     char key[ZONAL__RUN_KEY];
-    const char *value, *source; /* source: "default", "--lr", "recipes/x.toml:12"; or "" */
+    const char *value, *source; /* source: "default", "--lr", "recipes/x.toml:12" ...; or "" */
 } zonal__run_setting;
 
 typedef struct zonal__run_settings {

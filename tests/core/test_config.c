@@ -412,6 +412,14 @@ static void test_dump_text(void) {
     drop(&r);
 }
 
+static zonal_status note_settled(void *context, const char *name, const char *value,
+                                 const char *comment) {
+    char *names = context;
+    (void)value;
+    if (zonal__config_is_settled(comment)) strcat(strcat(names, name), " ");
+    return ZONAL_OK;
+}
+
 /* What a dump reads back to has the same bits, for awkward numbers too. */
 static void test_dump_round_trip(void) {
     static const char *const rates[] = {"0.1",
@@ -438,6 +446,36 @@ static void test_dump_round_trip(void) {
         zonal__free(dump);
         drop(&back);
         drop(&r);
+    }
+}
+
+/* What is read of a comment, of settled values and others, does not depend on a file's name. */
+static void test_dump_settled(void) {
+    static const char *const files[] = {"x.toml", "here by me/x.toml", "a \"b\" by c.toml",
+                                        "auto by default"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        test_folder folder;
+        zonal__config *config = NULL, *listed = NULL;
+        zonal__options options;
+        settings s;
+        char *dump = NULL, settled[200] = "";
+        if (!CHECK(test_folder_make(&folder))) return;
+        CHECK_OK(zonal__options_init(&options, table, &s));
+        CHECK_OK(zonal__config_read_text(files[i], "epochs = 5\nmethod = \"kl-heat\"\n", &options,
+                                         &config));
+        s.epochs = 6;
+        if (CHECK_OK(zonal__config_dump(&options, &dump))) {
+            const char *path = test_folder_file(&folder, "dump.toml");
+            write_text(path, dump, strlen(dump));
+            CHECK_OK(zonal__config_list(path, note_settled, settled, &listed));
+            CHECK_MSG(strcmp(settled, "epochs ") == 0, "%s: settled: %s\n%s", files[i], settled,
+                      dump);
+            remove(path);
+        }
+        zonal__free(dump);
+        zonal__config_destroy(listed);
+        zonal__config_destroy(config);
+        rmdir(folder.path);
     }
 }
 
@@ -803,6 +841,7 @@ static const test_case tests[] = {{"values", test_values},
                                   {"two_files", test_two_files},
                                   {"dump_text", test_dump_text},
                                   {"dump_round_trip", test_dump_round_trip},
+                                  {"dump_settled", test_dump_settled},
                                   {"dump_refused", test_dump_refused},
                                   {"compare", test_compare},
                                   {"memory", test_memory},

@@ -119,6 +119,35 @@ def test_index():
         assert done.returncode == 0, done.stderr
         assert rows.startswith(b"\x93NUMPY") and not os.path.exists("pipe.csv")
 
+    @case("--side: large images are shrunk no further than its views allow, unless the run was told")
+    def _():
+        side, count = 1100, 4
+        os.makedirs("large")
+        pixels = np.random.default_rng(5).integers(0, 256, (count, side, side), "u1")
+        for part in ("train", "t10k"):
+            with open(f"large/{part}-images-idx3-ubyte", "wb") as file:
+                file.write(struct.pack(">IIII", 0x803, count, side, side) + pixels.tobytes())
+            with open(f"large/{part}-labels-idx1-ubyte", "wb") as file:
+                file.write(struct.pack(">II", 0x801, count) + bytes(count))
+        done_well("train", "large", "--out", "wide", "--steps", 1, "--batch", 2, "--width", "0.015625",
+                  "--projector", "4", "--device", "cpu", "--precision", "fp32", "--eval", "none",
+                  "--side", 16, "--stem", "imagenet", "--val-share", 0, "--quiet")
+        config = open("wide/config.toml").read()
+        (line,) = [line for line in config.splitlines() if line.startswith("max-side = ")]
+        assert line.split() == "max-side = 512 # 0 by default".split(), line
+
+        def rows(told, *more):
+            with open("wide/config.toml", "w") as file:
+                file.write(config.replace(line, told))
+            done_well("embed", "wide", "--split", "test", "--out", "E.npy", "--quiet", *more)
+            return open("E.npy", "rb").read()
+
+        whole, small = (f"max-side = {n}  # --max-side" for n in (side, 512))
+        assert rows(whole) != rows(small) == rows(line)
+        assert rows(whole, "--side", 600) == rows(line, "--side", 600) != rows(small, "--side", 600)
+        shutil.rmtree("wide")
+        shutil.rmtree("large")
+
     @case("images without labels")
     def _():
         done_well("embed", "run", "--data", "textures:disk", "--texture-count", 3,

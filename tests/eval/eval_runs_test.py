@@ -2,6 +2,7 @@
 """zonal eval of several runs: which have a mean, what is stored in a run's folder and what is not,
 and that a result is printed whatever becomes of the file it should go to. The oracle for means is
 Python's statistics on the results of each run alone."""
+import fcntl
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import statistics
 import struct
 import subprocess
+import time
 
 from harness import PROGRAM, case, refused, run, run_json, run_tests, skip
 
@@ -33,6 +35,22 @@ def write_idx(folder, part, count, shift):
 def make_images(folder, shift=0):
     write_idx(folder, "train", TRAIN, shift)
     write_idx(folder, "t10k", TEST, shift)
+
+
+def write_bmp(path, level):
+    """Eight rows of eight pixels, which no library is needed to read."""
+    head = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 54 + 3 * SIDE * SIDE, 0, 54, 40, SIDE, SIDE, 1, 24,
+                       0, 0, 0, 0, 0, 0)
+    with open(path, "wb") as file:
+        file.write(head + bytes((level + 3 * i) % 256 for i in range(3 * SIDE * SIDE)))
+
+
+def make_classes(folder, names, count):
+    for part in ("train", "test"):
+        for c, name in enumerate(names):
+            os.makedirs(f"{folder}/{part}/{name}")
+            for i in range(count):
+                write_bmp(f"{folder}/{part}/{name}/{i}.bmp", 60 * c + 5 * i + (part == "test"))
 
 
 def done_well(*arguments):
@@ -130,6 +148,15 @@ def test_means():
         assert "long-1 is not finished: the weights are of step 2 of 4" in done.stderr, done.stderr
         assert "mean of" not in done.stdout and "steps done (4 and 2)" in done.stdout, done.stdout
 
+    @case("a run that was made longer is no sample of those of that length")
+    def _():
+        train("longer", "--seed", 5)
+        done_well("train", "--resume", "longer", "--steps", 4, "--quiet")
+        train("whole", "--seed", 6, steps=4)
+        assert run_json("eval", "longer", "whole", *RETRIEVAL)["means"] == []
+        text = " ".join(done_well("eval", "longer", "whole", *RETRIEVAL).split())
+        assert "steps (4 by --resume at step 2; 2 steps before and 4)" in text, text
+
     @case("the steps of best checkpoints are no reason against a mean")
     def _():
         train("long-rate", "--lr", "0.01", "--checkpoint-every", 2, "--keep", 3, steps=4)
@@ -189,6 +216,58 @@ def test_stored():
         assert found == want, found
         assert len({r["conditions"] for r in stored("run/eval/knn.json")}) == 5
 
+    @case("overridden settings stand beside the run's own results, and after them")
+    def _():
+        before = stored("run/eval/knn.json")
+        assert not any("overrides" in r for r in before)
+        for override in (("--data-seed", 3), ("--val-share", "0.3"), ("--augmentation", "texture")):
+            (found,) = run_json("eval", "run", *KNN, "--k", 5, *override)["results"]
+            said = " ".join(map(str, override))
+            assert found["overrides"] == said, found["overrides"]
+            assert found["conditions"] == before[0]["conditions"] + "; with " + said
+        after = stored("run/eval/knn.json")
+        assert after[:len(before)] == before and len(after) == len(before) + 3
+        run_json("eval", "run", *KNN, "--k", 5, "--data-seed", 3)  # the same replace each other
+        assert len(stored("run/eval/knn.json")) == len(after)
+        # What the run's own settings are is no override, however the number is written.
+        (same,) = run_json("eval", "run", *KNN, "--k", 5, "--data-seed", "00", "--val-share",
+                           "0.10", "--augmentation", "byol")["results"]
+        assert "overrides" not in same and same["conditions"] == before[0]["conditions"], same
+
+    @case("other classes are not the run's; a copy of its own list is")
+    def _():
+        make_classes("classes", "abc", 6)
+        with open("own.txt", "w") as file:
+            file.write("a\nb\nc\n")
+        with open("two.txt", "w") as file:
+            file.write("a\nb\n")
+        train("of-classes", "--class-list", "own.txt", data="classes")
+        (own,) = run_json("eval", "of-classes", *KNN)["results"]
+        (two,) = run_json("eval", "of-classes", *KNN, "--class-list", "two.txt")["results"]
+        assert own["test"] == 18 and two["test"] == 12
+        assert two["overrides"] == "--class-list " + os.path.realpath("two.txt"), two
+        assert stored("of-classes/eval/knn.json")[0]["test"] == 18
+        shutil.move("own.txt", "moved.txt")
+        (same,) = run_json("eval", "of-classes", *KNN, "--class-list", "moved.txt")["results"]
+        assert same["conditions"] == own["conditions"] and "overrides" not in same, same
+        assert [r["test"] for r in stored("of-classes/eval/knn.json")] == [18, 12]
+
+    for name in ("own.txt", "two.txt", "moved.txt"):
+        if os.path.exists(name):
+            os.remove(name)
+
+    @case("the size and the number of textures are settings of the images")
+    def _():
+        train("of-textures", "--texture-count", 40, "--texture-size", 20, "--side", 16,
+              data="textures:disk")
+        (own,) = run_json("eval", "of-textures", *RETRIEVAL)["results"]
+        for override in (("--texture-count", 60), ("--texture-size", 24)):
+            (found,) = run_json("eval", "of-textures", *RETRIEVAL, *override)["results"]
+            assert found["overrides"] == " ".join(map(str, override))
+        kept = [r.get("overrides", "") for r in stored("of-textures/eval/retrieval.json")]
+        assert kept == ["", "--texture-count 60", "--texture-size 24"], kept
+        assert stored("of-textures/eval/retrieval.json")[0]["conditions"] == own["conditions"]
+
     @case("results on other data do not stand before those on the run's own")
     def _():
         make_images("others", 3)
@@ -200,6 +279,33 @@ def test_stored():
         energy = json.load(open("run/eval/diagnostics.json"))["energy"]
         run_json("eval", "run", "--protocol", "diagnostics", "--quiet", "--data", "others")
         assert json.load(open("run/eval/diagnostics.json"))["energy"] == energy
+
+    @case("evaluations at the same time keep all their results")
+    def _():
+        before = stored("run/eval/knn.json")
+        processes = [subprocess.Popen([PROGRAM, "eval", "run", *KNN, "--k", str(k), "--threads", "1"],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                     for k in range(31, 43)]
+        for process in processes:
+            _, error = process.communicate(timeout=100)
+            assert process.returncode == 0 and not error, error
+        after = stored("run/eval/knn.json")
+        assert sorted(r["k"] for r in after[:12]) == list(range(31, 43)), [r["k"] for r in after]
+        assert after[12:] == before
+
+    @case("whoever writes the results is waited for")
+    def _():
+        text, held = open("run/eval/knn.json").read(), os.open("run/eval", os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        process = subprocess.Popen([PROGRAM, "eval", "run", *KNN, "--k", "43"],
+                                   stdout=subprocess.DEVNULL)
+        try:
+            process.wait(1)
+            assert False, "it did not wait"
+        except subprocess.TimeoutExpired:
+            assert open("run/eval/knn.json").read() == text
+        os.close(held)
+        assert process.wait(60) == 0 and stored("run/eval/knn.json")[0]["k"] == 43
 
     @case("a damaged file is put aside, and that is said")
     def _():
@@ -217,6 +323,11 @@ def test_stored():
 
     @case("results of an earlier version, without conditions, are replaced")
     def _():
+        with open("run/eval/knn.json", "w") as file:
+            json.dump({"weights": "w", "results": [{"protocol": "knn", "accuracy": 1}]}, file)
+        run_json("eval", "run", *KNN, "--data-seed", 3)
+        assert len(stored("run/eval/knn.json")) == 2
+        os.remove("run/eval/knn.json")
         with open("run/eval/knn.json", "w") as file:
             json.dump({"weights": "w", "results": [{"protocol": "knn", "accuracy": 1}]}, file)
         run_json("eval", "run", *KNN)
@@ -311,6 +422,38 @@ def test_not_stored():
         assert "second" in done.stderr and "/nowhere/images" in done.stderr, done.stderr
         assert "--data" in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert len(stored("run/eval/knn.json")) == 1
+
+    @case("what one protocol has found is stored before the next, and kept if that fails")
+    def _():
+        shutil.rmtree("run/eval")
+        write_idx("one", "train", TRAIN, 0)
+        write_idx("one", "t10k", 1, 0)
+        done = run("eval", "run", "--features", "backbone", "--quiet", "--data", "one")
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "2 images or more" in done.stderr and "is 1 in the test part" in done.stderr
+        assert sorted(os.listdir("run/eval")) == ["knn.json", "linear.json"]
+        assert [r["test"] for r in stored("run/eval/linear.json")] == [1]
+        shutil.rmtree("run/eval")
+        process = subprocess.Popen(
+            [PROGRAM, "eval", "run", "--quiet", "--features", "backbone", "--protocol", "all",
+             "--sgd", "10000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(2000):
+            if os.path.exists("run/eval/knn.json") or process.poll() is not None:
+                break
+            time.sleep(0.01)
+        assert process.poll() is None, "10000 epochs took no time"
+        process.terminate()
+        process.wait(60)
+        assert os.listdir("run/eval") == ["knn.json"] and len(stored("run/eval/knn.json")) == 1
+        shutil.rmtree("run/eval")
+
+    @case("seeds and features are stored in their order, however often the file is written")
+    def _():
+        found = run_json("eval", "run", "--protocol", "linear", "--seeds", 3, "--quiet")["results"]
+        assert [(r["features"], r["seed"]) for r in stored("run/eval/linear.json")] == [
+            (r["features"], r["seed"]) for r in found]
+        shutil.rmtree("run/eval")
+        run_json("eval", "run", *KNN)
 
     @case("moved data: --data says where it is, and the result is the same")
     def _():

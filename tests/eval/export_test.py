@@ -254,6 +254,17 @@ def test_metadata():
         with open("run/eval/knn.json", "w") as file:
             file.write(kept)
 
+    @case("the card takes no results by other settings than the run's")
+    def _():
+        before = open("out/README.md").read()
+        kept = open("run/eval/knn.json").read()
+        for other in (("--data-seed", 3), ("--val-share", "0.5"), ("--data-seed", 3, "--k", 1)):
+            done_well("eval", "run", "--protocol", "knn", "--quiet", *other)
+        done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")
+        assert open("out/README.md").read() == before
+        with open("run/eval/knn.json", "w") as file:
+            file.write(kept)
+
     @case("a card is replaced, somebody's own README.md is not")
     def _():
         done_well("export", "run", "--out", "out/b.safetensors", "--card", "--quiet")

@@ -262,6 +262,22 @@ def test_states():
             assert want in rows[0], rows
         clean("a")
 
+    @case("results by other settings than the run's are not shown as the run's")
+    def _():
+        make_run("a", lines=60)
+        os.remove("a/eval/retrieval.json")
+        own = {"protocol": "knn", "features": "backbone", "test": 10, "accuracy": 0.5,
+               "conditions": "knn of the backbone, k 20; test part of x; checkpoint last; v; fp32"}
+        other = {**own, "accuracy": 0.9, "test": 11, "overrides": "--data-seed 3",
+                 "conditions": own["conditions"] + "; with --data-seed 3"}
+        for results in ((other, own), (own, other), (other,)):
+            with open("a/eval/knn.json", "w") as file:
+                json.dump({"results": results}, file)
+            page, _, _ = make_page("a")
+            cells = [text_of(node) for node in page.find("td")]
+            assert "90.0" not in cells and ("50.0" in cells) == (own in results), (results, cells)
+        clean("a")
+
     @case("monitors: log10_p and rho where they are logged, else the logarithm of p")
     def _():
         make_run("a", lines=60)

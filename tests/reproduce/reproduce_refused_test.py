@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 
-from harness import SOURCE, case, refused, run, run_tests, skip
+from harness import SOURCE, case, refused, report, run, run_tests, skip
 from matrices import NETWORK, TEXTURES, TINY, make_images, reproduce
 
 
@@ -21,6 +21,16 @@ def test_refused():
             "--families", "brick")
     refused("an option that zonal train does not have", 2, "no option", "reproduce",
             "table-textures", "--options", "learning-rate=1")
+    for given, remedy in (("method=kl-heat", "--methods"), ("seed=3", "--seeds"), ("data=x", "--families"),
+                          ("out=x", "--out"), ("resume=x", "given again"), ("config=x.toml", "recipe"),
+                          ("set=lr=1", "NAME=VALUE"), ("dump-config=yes", "--dry-run"), ("quiet=yes", "log")):
+        key = given.split("=")[0] + " is not among the options"
+        for where in (("--options", given), ("--methods", "susreg:" + given)):
+            done = run("reproduce", "table-textures", *where, "--dry-run")
+            report(done.returncode == 2 and key in done.stderr and remedy in done.stderr
+                   and done.stderr.count("\n") == 1 and not done.stdout, f"refused: {where}", done.stderr)
+        refused(f"{given} of a data set", 2, key, "reproduce", "table-pretrain", "--data",
+                "imagenette=images:" + given)
     refused("data for textures", 2, "--families", "reproduce", "table-textures", "--data", "a=b")
     refused("families for photographs", 2, "--data NAME=PATH", "reproduce", "table-pretrain",
             "--families", "disk")

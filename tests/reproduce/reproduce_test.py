@@ -40,9 +40,14 @@ def by_cell(path):
     return found
 
 
-def start(*arguments):
-    return subprocess.Popen([PROGRAM, "reproduce", *map(str, arguments)],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def start(*arguments, **keywords):
+    return subprocess.Popen([PROGRAM, "reproduce", *map(str, arguments)], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, **keywords)
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
 
 
 def wait_for(condition, process, seconds=60):
@@ -70,10 +75,6 @@ def alike(made, kept, least=0.0):
 
 
 def test_variance():
-    def read(*path):
-        with open(os.path.join(*path), encoding="utf-8") as file:
-            return file.read()
-
     @case("figure-variance: numbers and drawings, against directions and batch, are those of results/variance.md")
     def _():
         done = reproduce("figure-variance", "--out", "f")
@@ -143,6 +144,16 @@ def test_textures():
         assert r["metrics"]["retrieval.projector.step"] == 2 * 32 // 8, r
         assert r["configuration"]["epochs"] == "2" and "steps" not in r["configuration"], r
         shutil.rmtree("e")
+
+    @case("what was decided does not depend on the folder's name")
+    def _():
+        decided = []
+        for folder in ("plain", "here by me"):
+            done = reproduce(*TEXTURES, "--steps", 1, "--families", "disk", "--methods", "kl-heat", "--out", folder)
+            assert done.returncode == 0, done.stderr
+            decided.append(records(folder + "/records.jsonl")[0]["decided"])
+            shutil.rmtree(folder)
+        assert decided[0] == decided[1] and "gain" in decided[0], decided
 
     @case("the tables are the mean and the sample deviation of the records, the paper beside them")
     def _():
@@ -385,6 +396,44 @@ def test_stopped():
         _, error = process.communicate(timeout=60)
         assert process.returncode == 0 and "the same command continues" in error, error
         assert checkpoints("w") and not records("w/records.jsonl")
+
+    @case("one signal to the whole group: the step is finished, with a checkpoint, and no run is killed")
+    def _():
+        slow = ["table-textures", *TINY[2:], "--side", 64, "--steps", 1000, "--options",
+                "width=0.5,projector=16-8,batch=32,precision=fp32,workers=1,texture-count=64,"
+                "texture-size=80,checkpoint-minutes=5,log-every=1", "--families", "disk", "--methods",
+                "mmd-band"]
+        process = start(*slow, "--out", "g", start_new_session=True)
+        wait_for(lambda: glob.glob("g/runs/*/metrics.jsonl") and '"step"' in
+                 read(*glob.glob("g/runs/*/metrics.jsonl")), process)
+        for _ in range(2):  # as GNU timeout: once to the group, and once to its own child
+            os.killpg(process.pid, signal.SIGTERM)
+            time.sleep(0.06)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 0 and "the same command continues" in error, error
+        (log,) = glob.glob("g/runs/*/log.txt")
+        assert "stopped after step" in read(log) and checkpoints("g"), read(log)
+
+    shutil.rmtree("g", ignore_errors=True)
+
+    @case("Ctrl-Z stops the runs too, and they go on with it")
+    def _():
+        process = start(*LONG, "--out", "z", start_new_session=True)
+        wait_for(lambda: checkpoints("z"), process)
+        (metrics,) = glob.glob("z/runs/*/metrics.jsonl")
+        process.send_signal(signal.SIGTSTP)
+        wait_for(lambda: f"{process.pid} (zonal) T" in read(f"/proc/{process.pid}/stat"), process)
+        time.sleep(0.1)  # what it has told its children arrives
+        length = os.path.getsize(metrics)
+        time.sleep(0.5)
+        assert os.path.getsize(metrics) == length, "the run goes on"
+        process.send_signal(signal.SIGCONT)
+        wait_for(lambda: os.path.getsize(metrics) > length, process)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error
+
+    shutil.rmtree("z", ignore_errors=True)
 
     @case("--minutes: cut by the clock; a cell that fits into no sitting is begun all the same")
     def _():

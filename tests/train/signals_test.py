@@ -2,6 +2,7 @@
 """zonal train under signals: asked to stop at any moment it ends with a checkpoint and goes on to the
 same weights; asked twice it ends at once and leaves nothing half-written. With the argument "long":
 fifty signals into one run. ZONAL_PROGRAM is the program to test, ZONAL_TEST_SEED repeats the moments."""
+import fcntl
 import glob
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 from harness import PROGRAM, case, run, run_tests
@@ -78,6 +80,61 @@ def start_stepping(folder, *arguments, **keywords):
     process = start(*arguments, **keywords)
     wait_for(lambda: len(metrics(folder)) > before, process)
     return process
+
+
+def freeze(process):
+    process.send_signal(signal.SIGSTOP)
+
+    def stopped():
+        with open(f"/proc/{process.pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+    wait_for(stopped, process)
+
+
+def is_pending(process, number):
+    with open(f"/proc/{process.pid}/status") as file:
+        masks = [int(line.split()[1], 16) for line in file if line[:7] in ("SigPnd:", "ShdPnd:")]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def start_heard(folder, number, *arguments):
+    """A process that was asked to stop, has heard it, and is held up before it could."""
+    for _ in range(20):
+        process = start_stepping(folder, *arguments)
+        freeze(process)
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        try:
+            wait_for(lambda: not is_pending(process, number), process)
+            freeze(process)
+            return process
+        except (AssertionError, FileNotFoundError, ProcessLookupError):  # it was quicker
+            process.communicate(timeout=60)
+            shutil.rmtree(folder)
+    raise AssertionError("steps are too short to be interrupted")
+
+
+def pressed_twice(folder):
+    """Status of a run at a terminal whose user presses Ctrl-C, and again as soon as it is seen."""
+    ours, theirs = os.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    process = start_stepping(folder, *WIDE, "--steps", 100000, "--checkpoint-every", 100000, "--out",
+                             folder, stderr=theirs, preexec_fn=take_terminal)
+    os.close(theirs)
+    os.write(ours, b"\x03")
+    said = b""
+    while b"Ctrl-C again" not in said:  # at the end of the terminal read fails
+        said += os.read(ours, 1000)
+    os.write(ours, b"\x03")
+    status = process.wait(60)
+    os.close(ours)
+    shutil.rmtree(folder)
+    return status
 
 
 def ended_well(process):
@@ -160,16 +217,37 @@ def test_moments():
         finish_run("writing")
         same_as_whole("writing", "whole")
 
-    @case("Ctrl-C ten times in a row: an end at once, and the last checkpoint is whole")
+    @case("a signal to the group that is also handed on is one: the step is finished, with a checkpoint")
     def _():
-        process = start_stepping("often", *options, "--out", "often")
-        for _ in range(10):
-            process.send_signal(signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = start_heard("often", number, *WIDE, "--steps", 100000, "--checkpoint-every",
+                                  100000, "--out", "often")
+            process.send_signal(number)
+            process.send_signal(signal.SIGCONT)
+            ended_well(process)
+            name = os.path.basename(checkpoints("often")[-1])
+            assert name == f"step-{metrics('often')[-1]['step']:08}.safetensors", name
+            assert not half_written("often")
+            shutil.rmtree("often")
+
+    @case("a second signal after a second: an end at once, and the last checkpoint is whole")
+    def _():
+        wide = [*WIDE, "--steps", 30, "--checkpoint-every", 1]
+        process = start_heard("twice", signal.SIGTERM, *wide, "--out", "twice")
+        time.sleep(1.01)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
         _, error = process.communicate(timeout=10)
-        assert process.returncode in (0, 130) and not error, (process.returncode, error)
-        assert not half_written("often")
-        finish_run("often")
-        same_as_whole("often", "whole")
+        assert process.returncode == 143 and not error, (process.returncode, error)
+        assert not half_written("twice")
+        finish_run("twice")
+        done = run("train", *wide, "--out", "wide")
+        assert done.returncode == 0, done.stderr
+        same_as_whole("twice", "wide")
+
+    @case("Ctrl-C twice on a terminal, however quickly: an end at once")
+    def _():
+        assert 130 in [pressed_twice(f"pressed-{i}") for i in range(5)]
 
     @case("asked with a full disk: a sentence, and the checkpoint before is intact")
     def _():
@@ -198,16 +276,6 @@ def test_moments():
 
     for folder in os.listdir():
         shutil.rmtree(folder)
-
-
-def freeze(process):
-    process.send_signal(signal.SIGSTOP)
-
-    def stopped():
-        with open(f"/proc/{process.pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "T"
-
-    wait_for(stopped, process)
 
 
 def test_evaluation():

@@ -75,6 +75,17 @@ static void test_differences(void) {
                "data (/data/a#b \"c\" and /data/other)");
     check_pair(base, "a = 1\nb = 1\nc = 1\nd = 1\n", "a = 2\nb = 2\nc = 2\nd = 2\ne = 2\n",
                "a (1 and 2), b (1 and 2), c (1 and 2) and 2 more settings");
+    /* A longer run from the start is another one than a run that was made longer. */
+    check_pair(base, "epochs = 9\nsteps = 45 # --steps\n",
+               "epochs = 9  # --resume at step 30; 30 steps before\n"
+               "steps = 45  # --resume at step 30; 30 steps before\n",
+               "steps (45 and 45 by --resume at step 30; 30 steps before)");
+    check_pair(base, "epochs = 9  # --resume at step 30; 50 steps before\nsteps = 0\n",
+               "epochs = 9\nsteps = 0\n",
+               "epochs (9 by --resume at step 30; 50 steps before and 9)");
+    check_pair(base, "steps = 45  # --resume at step 30; 30 steps before\n",
+               "steps = 45  # --resume at step 30; 30 steps before\n", "");
+    check_pair(base, "steps = 45  # --resume at step 0; 30 steps before\n", "steps = 45\n", "");
 }
 
 /* Data that has moved is the same data, if both runs have recorded it and the records agree. */

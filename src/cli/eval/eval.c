@@ -259,6 +259,7 @@ static zonal_status adapt(const settings *s, const zonal__subject *subject,
  * stored is no failure: it is printed all the same, and the reason after it. */
 static void keep(zonal__eval_results *results) {
     zonal__eval_run *run = &results->runs[results->run_count - 1];
+    run->not_kept[0] = '\0'; /* all that was found before is tried again */
     if (!run->is_run || zonal__eval_store(results, results->run_count - 1) == ZONAL_OK) return;
     snprintf(run->not_kept, sizeof run->not_kept, "%s", zonal_last_error()->message);
 }
@@ -276,16 +277,25 @@ static zonal_status evaluate(const settings *s, const char *name, zonal__protoco
     return status;
 }
 
+/* What a protocol had found when it failed is kept too. */
+static zonal_status evaluate_run(const settings *s, const char *name, zonal__protocol_options o,
+                                 zonal__eval_results *results) {
+    const int before = results->run_count;
+    o.found = keep;
+    const zonal_status status = evaluate(s, name, o, results);
+    if (status == ZONAL_OK || results->run_count == before) return status;
+    const zonal_error error = *zonal_last_error(); /* a copy: storing may fail as well */
+    keep(results);
+    return ZONAL_FAIL(error.status, "%s", error.message);
+}
+
 /* Up to the first that fails; what was found until then is there. */
 static zonal_status evaluate_all(const settings *s, int count, char **names,
                                  zonal__eval_results *results) {
     zonal__protocol_options o;
     ZONAL_TRY(read_settings(s, &o));
     if (s->weights) ZONAL_TRY(evaluate(s, s->weights, o, results));
-    for (int i = 0; i < count; i++) {
-        ZONAL_TRY(evaluate(s, names[i], o, results));
-        keep(results);
-    }
+    for (int i = 0; i < count; i++) ZONAL_TRY(evaluate_run(s, names[i], o, results));
     return ZONAL_OK;
 }
 

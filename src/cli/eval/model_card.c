@@ -130,10 +130,11 @@ static int is_as_stated(const zonal__card *card, const zonal__stored_result *r) 
     return 0;
 }
 
-/* The file holds the backbone alone, and only what was found for these very weights counts. */
+/* The file holds the backbone alone, and only what was found for these very weights counts, by the
+ * settings of their run: other classes or another split are another task. */
 static int belongs(const writer *w, const zonal__stored_result *r) {
     return strcmp(r->features, "backbone") == 0 && w->card->step >= 0 && r->step == w->card->step &&
-           is_as_stated(w->card, r);
+           !r->overrides[0] && is_as_stated(w->card, r);
 }
 
 static void describe(const zonal__stored_result *r, char *out, size_t size) {

@@ -93,6 +93,10 @@ static zonal__labelled labelled(const part *p, const kind *k) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+static void tell(const zonal__protocol_options *o, zonal__eval_results *results) {
+    if (o->found) o->found(results);
+}
+
 static zonal__eval_result begin_result(const char *protocol, const kind *k) {
     return (zonal__eval_result){.protocol = protocol, .features = k->name, .seed = -1};
 }
@@ -236,6 +240,7 @@ static zonal_status run_linear(const zonal__subject *s, const zonal__protocol_op
         zonal__probe_fini(&probe);
         ZONAL_TRY(status);
         ZONAL_TRY(add_scores(train, test, &scores, &r, results));
+        tell(o, results);
     }
     return ZONAL_OK;
 }
@@ -317,6 +322,7 @@ static zonal_status run_sgd(zonal__subject *s, const zonal__protocol_options *o,
             status = test_learner(o, &l, i, seed, train, test, results);
         for (int i = 0; i < l.count; i++) zonal__probe_sgd_destroy(l.sgd[i]);
         ZONAL_TRY(status);
+        tell(o, results);
     }
     return ZONAL_OK;
 }
@@ -351,6 +357,7 @@ static zonal_status classify(zonal__subject *s, const zonal__protocol_options *o
     ZONAL_TRY(extract(s, o, zonal__subject_still(s, test->source), "features to test", test));
     for (int i = 0; i < count && o->knn; i++)
         ZONAL_TRY(run_knn(s, o, &kinds[i], train, test, results));
+    if (o->knn) tell(o, results);
     if (o->linear && o->sgd) return run_sgd(s, o, train, test, results);
     for (int i = 0; i < count && o->linear; i++)
         ZONAL_TRY(run_linear(s, o, &kinds[i], train, test, results));
@@ -446,11 +453,21 @@ static zonal_status run_diagnostics(const zonal__subject *s, const zonal__protoc
     return zonal__eval_results_add(results, &r);
 }
 
+static zonal_status check_images(const zonal__protocol_options *o, const part *p) {
+    if (!o->retrieval || p->source->count >= 2) return ZONAL_OK;
+    return ZONAL_FAIL(
+        ZONAL_ARGUMENT,
+        "retrieval needs 2 images or more, among which a view is looked for, and there "
+        "is 1 in the %s part of %s%s; take more of them, or another --protocol",
+        zonal__split_words[o->test], p->source->path, p->limit ? " (--limit)" : "");
+}
+
 static zonal_status look_at_views(zonal__subject *s, const zonal__protocol_options *o, part *p,
                                   zonal__eval_results *results) {
     kind kinds[2];
     const int count = list_kinds(s, o, kinds);
     ZONAL_TRY(open_part(s, o->test, p));
+    ZONAL_TRY(check_images(o, p));
     for (int64_t n = 0; n < o->seeds; n++) {
         const int64_t seed = o->seed + n;
         ZONAL_TRY(extract(s, o, zonal__subject_random(s, p->source, o->views, (uint64_t)seed),
@@ -459,6 +476,7 @@ static zonal_status look_at_views(zonal__subject *s, const zonal__protocol_optio
             ZONAL_TRY(run_retrieval(s, o, &kinds[i], p, seed, results));
         for (int i = 0; i < count && o->diagnostics; i++)
             ZONAL_TRY(run_diagnostics(s, o, &kinds[i], p, seed, results));
+        tell(o, results);
     }
     return ZONAL_OK;
 }

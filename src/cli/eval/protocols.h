@@ -28,10 +28,14 @@ typedef struct zonal__protocol_options {
     int64_t retrieval_batch; /* 0: among all images */
     int64_t seed, seeds;     /* the first, and how many */
     int quiet;
+    /* Called whenever a protocol, or a seed of it, has been added to the results; NULL: nobody is
+     * told. What it does with them is no failure of the protocol. */
+    void (*found)(zonal__eval_results *results);
 } zonal__protocol_options;
 
-/* Runs the protocols on one subject and adds their results. ZONAL_ARGUMENT where a protocol needs
- * labels and the images have none. */
+/* Runs the protocols on one subject and adds their results; on failure those found until then are
+ * there. ZONAL_ARGUMENT where a protocol needs labels and the images have none, or more images than
+ * there are. */
 zonal_status zonal__protocols_run(zonal__subject *subject, const zonal__protocol_options *options,
                                   zonal__eval_results *results);
 

@@ -59,6 +59,7 @@ zonal_status zonal__eval_results_add_run(zonal__eval_results *results,
     snprintf(run->name, sizeof run->name, "%s", subject->name);
     snprintf(run->weights, sizeof run->weights, "%s", subject->weights);
     snprintf(run->data, sizeof run->data, "%s", subject->training.settings.data);
+    memcpy(run->changes, subject->changes, sizeof run->changes);
     describe_views(&subject->training, run);
     if (subject->is_run) {
         snprintf(path, sizeof path, "%s/config.toml", subject->name);
@@ -220,9 +221,10 @@ void zonal__eval_result_conditions(const zonal__eval_results *results, const zon
     if (r->limit) snprintf(limit, sizeof limit, ", at most %" PRId64 " images", r->limit);
     if (r->seed >= 0) snprintf(seed, sizeof seed, ", seed %" PRId64, r->seed);
     snprintf(out, ZONAL__EVAL_CONDITIONS,
-             "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %s; %s", r->protocol, r->features,
-             r->how, seed, run->part, limit, run->data, run->step_name,
-             r->drawn ? run->drawn : run->view, run->precision);
+             "%s of the %s, %s%s; %s part%s of %s; checkpoint %s; %s; %s%s%s", r->protocol,
+             r->features, r->how, seed, run->part, limit, run->data, run->step_name,
+             r->drawn ? run->drawn : run->view, run->precision, run->changes[0] ? "; with " : "",
+             run->changes);
     for (char *c = out; *c; c++) /* as it comes back from JSON, which is UTF-8 */
         if (zonal__text_utf8(c) == 0)
             *c = '?';
@@ -253,6 +255,7 @@ void zonal__eval_result_json(zonal__json *json, const zonal__eval_results *resul
     zonal__json_key_text(json, "weights", run->weights);
     if (run->step >= 0) zonal__json_key_int(json, "step", run->step);
     zonal__json_key_text(json, "conditions", conditions);
+    if (run->changes[0]) zonal__json_key_text(json, "overrides", run->changes);
     if (r->degrees) write_energy(json, r);
     if (detail && r->scores.classes) write_detail(json, r);
     zonal__json_end_object(json);

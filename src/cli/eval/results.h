@@ -41,7 +41,8 @@ typedef struct zonal__eval_run {
     int64_t step;          /* of the weights; -1: they do not say */
     const char *step_name; /* "last", "best" or the file that was asked for */
     char data[ZONAL__TRAINING_PATH];
-    int own_data; /* 1: what the run was trained on */
+    int own_data;                         /* 1: what the run was trained on */
+    char changes[ZONAL__SUBJECT_CHANGES]; /* overrides of its settings (cli/eval/subject.h); "" */
     const char *part;
     char view[ZONAL__PREPROCESSING_SENTENCE];  /* of an image as it is */
     char drawn[ZONAL__PREPROCESSING_SENTENCE]; /* of random views of it */
@@ -78,6 +79,7 @@ typedef struct zonal__eval_results {
     int run_count;
     zonal__eval_result *at;
     int64_t count, room;
+    int64_t stored; /* of them, the first so many, in the folders of their runs */
     double *values; /* [room]: scratch */
 } zonal__eval_results;
 
@@ -123,7 +125,7 @@ void zonal__eval_results_json(zonal__json *json, const zonal__eval_results *resu
  * values: results with the same conditions are comparable. */
 void zonal__eval_result_json(zonal__json *json, const zonal__eval_results *results,
                              const zonal__eval_result *result, int detail);
-enum { ZONAL__EVAL_CONDITIONS = ZONAL__TRAINING_PATH + 1024 };
+enum { ZONAL__EVAL_CONDITIONS = ZONAL__TRAINING_PATH + ZONAL__SUBJECT_CHANGES + 1024 };
 void zonal__eval_result_conditions(const zonal__eval_results *results,
                                    const zonal__eval_result *result,
                                    char out[ZONAL__EVAL_CONDITIONS]);

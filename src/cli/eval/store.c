@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -154,7 +155,7 @@ static int is_new(const zonal__eval_results *results, int run, const char *proto
 static int is_replaced(const zonal__eval_results *results, int run, const char *protocol,
                        int partial, const char *conditions) {
     char ours[ZONAL__EVAL_CONDITIONS];
-    if (!conditions) return 1;
+    if (!conditions) return !results->runs[run].changes[0];
     for (int64_t i = 0; i < results->count; i++) {
         if (!is_new(results, run, protocol, partial, i)) continue;
         zonal__eval_result_conditions(results, &results->at[i], ours);
@@ -180,7 +181,7 @@ static void write_kept(zonal__json *json, const zonal__eval_results *results, in
 
 static void write_merged(zonal__json *json, const zonal__eval_results *results, int run,
                          const char *protocol, int partial, const stored *s) {
-    const int own = results->runs[run].own_data;
+    const int own = results->runs[run].own_data && !results->runs[run].changes[0];
     zonal__json_begin_object(json);
     if (own && strcmp(protocol, "diagnostics") == 0) {
         zonal__eval_results_energy(json, results, run);
@@ -229,30 +230,56 @@ static zonal_status make_own_folder(const char *path) {
                       "%s is a link, which a run's own folders must not be; remove the link", path);
 }
 
+static int is_to_store(const zonal__eval_results *results, int run, const char *protocol,
+                       int partial) {
+    for (int64_t i = results->stored; i < results->count; i++)
+        if (is_new(results, run, protocol, partial, i)) return 1;
+    return 0;
+}
+
 /* A file of its own for each protocol, among those of whole or of partial results. */
 static zonal_status store_kind(const zonal__eval_results *results, int run, const char *protocol,
                                int partial) {
     char folder[PATH_ROOM - 24];
-    int count = 0;
-    for (int64_t i = 0; i < results->count; i++)
-        count += is_new(results, run, protocol, partial, i);
-    if (count == 0) return ZONAL_OK;
-    snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
-    ZONAL_TRY(make_own_folder(folder));
-    if (partial) {
-        snprintf(folder, sizeof folder, "%s/eval/partial", results->runs[run].name);
-        ZONAL_TRY(make_own_folder(folder));
-    }
+    if (!is_to_store(results, run, protocol, partial)) return ZONAL_OK;
+    snprintf(folder, sizeof folder, "%s/eval%s", results->runs[run].name,
+             partial ? "/partial" : "");
+    if (partial) ZONAL_TRY(make_own_folder(folder));
     return store_protocol(results, run, protocol, partial, folder);
 }
 
-zonal_status zonal__eval_store(const zonal__eval_results *results, int run) {
+/* Others evaluate the run at the same time: each takes its turn to read a file and to write it. */
+static zonal_status lock(const char *folder, int *descriptor) {
+    *descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*descriptor < 0)
+        return ZONAL_FAIL(ZONAL_IO, "cannot open %s, where results are stored: %s", folder,
+                          strerror(errno));
+    while (flock(*descriptor, LOCK_EX) != 0)
+        if (errno != EINTR) break; /* a file system without locks */
+    return ZONAL_OK;
+}
+
+static zonal_status store_all(const zonal__eval_results *results, int run) {
     static const char *const protocols[] = {"knn",         "linear",    "lightly-knn",
                                             "solo-linear", "retrieval", "diagnostics"};
     for (size_t p = 0; p < sizeof protocols / sizeof protocols[0]; p++)
         for (int partial = 0; partial < 2; partial++)
             ZONAL_TRY(store_kind(results, run, protocols[p], partial));
     return ZONAL_OK;
+}
+
+zonal_status zonal__eval_store(zonal__eval_results *results, int run) {
+    char folder[PATH_ROOM - 24];
+    int descriptor;
+    zonal_status status;
+    if (results->stored == results->count) return ZONAL_OK;
+    snprintf(folder, sizeof folder, "%s/eval", results->runs[run].name);
+    ZONAL_TRY(make_own_folder(folder));
+    ZONAL_TRY(lock(folder, &descriptor));
+    status = store_all(results, run);
+    close(descriptor);
+    if (status == ZONAL_OK) results->stored = results->count;
+    return status;
 }
 
 /* ---- for others ------------------------------------------------------------------------------ */
@@ -281,11 +308,9 @@ static double *number_of(zonal__stored_result *r, const char *key) {
 static const char **text_of(zonal__stored_result *r, const char *key) {
     const struct {
         const char *key, **at;
-    } known[] = {{"protocol", &r->protocol},
-                 {"features", &r->features},
-                 {"part", &r->part},
-                 {"data", &r->data},
-                 {"conditions", &r->conditions}};
+    } known[] = {
+        {"protocol", &r->protocol}, {"features", &r->features},     {"part", &r->part},
+        {"data", &r->data},         {"conditions", &r->conditions}, {"overrides", &r->overrides}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].key, key) == 0) return known[i].at;
     return NULL;
@@ -310,6 +335,7 @@ static zonal_status take_result(char *text, size_t length, const char *path,
                                 .part = "",
                                 .data = "",
                                 .conditions = "",
+                                .overrides = "",
                                 .step = -1,
                                 .test = -1,
                                 .accuracy = NAN,

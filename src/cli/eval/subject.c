@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "core/text.h"
 #include "nn/weights.h"
 #include "train/run_folder.h"
+#include "train/run_group.h"
 
 const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES] = {
     "data",      "side",       "mean",      "std",           "augmentation", "class-list",
@@ -151,7 +153,59 @@ static zonal_status explain_version(zonal_status status) {
         error.message, zonal_version());
 }
 
-static zonal_status configure(zonal__subject *s, const zonal__subject_settings *settings) {
+/* ---- what the command line changes ----------------------------------------------------------- */
+
+/* Where the images lie and how they are looked at (side, crop, mean, std) is said beside a result.
+ * The augmentation is not, and decides how every image is resized, not only random views. */
+static const char *const untold[] = {"augmentation", "class-list",    "val-share",   "test-share",
+                                     "data-seed",    "texture-count", "texture-size"};
+enum { UNTOLD = sizeof untold / sizeof untold[0] };
+
+static const char *text_of(const zonal__subject *s, const char *name) {
+    const zonal__options *options = &s->training.options;
+    for (int i = 0; options->table[i].name; i++)
+        if (strcmp(options->table[i].name, name) == 0) return options->state[i].text;
+    return NULL;
+}
+
+/* 0.1 and 0.10 are the same number; the wide type holds every seed. */
+static int is_same(const char *x, const char *y) {
+    char *end_x, *end_y;
+    if (!x || !y) return x == y;
+    if (strcmp(x, y) == 0) return 1;
+    const long double a = strtold(x, &end_x), b = strtold(y, &end_y);
+    return end_x > x && end_y > y && !*end_x && !*end_y && !(a < b) && !(a > b);
+}
+
+/* "own": the texts before the overrides. Images that proved to be the run's own were chosen by the
+ * same list, wherever its file is now. */
+static void note_changes(zonal__subject *s, const zonal__subject_settings *settings,
+                         const char *const own[UNTOLD]) {
+    for (int i = 0; i < UNTOLD; i++) {
+        const char *text = text_of(s, untold[i]);
+        const int is_list = strcmp(untold[i], "class-list") == 0;
+        if (!override_of(settings, untold[i]) || is_same(own[i], text)) continue;
+        if (is_list && s->own_data) continue;
+        zonal__text_append(s->changes, sizeof s->changes, "%s--%s %s", s->changes[0] ? ", " : "",
+                           untold[i], text ? text : "");
+    }
+}
+
+/* What large images are shrunk to when they are read follows from the sizes of the views, unless a
+ * run was told: views of another size would be made of images that are too small for them. */
+static zonal_status free_max_side(zonal__subject *s, const char *config) {
+    zonal__run_settings settings;
+    int settled = 0;
+    ZONAL_TRY(zonal__run_settings_read(config, &settings));
+    for (int64_t i = 0; i < settings.count; i++)
+        if (strcmp(settings.at[i].key, "max-side") == 0)
+            settled = zonal__config_is_settled(settings.at[i].source);
+    zonal__run_settings_fini(&settings);
+    return settled ? set_option(&s->training, "max-side", "0") : ZONAL_OK;
+}
+
+static zonal_status configure(zonal__subject *s, const zonal__subject_settings *settings,
+                              const char *own[UNTOLD]) {
     zonal__training *t = &s->training;
     char path[ZONAL__TRAINING_PATH];
     if (s->is_run) {
@@ -166,11 +220,14 @@ static zonal_status configure(zonal__subject *s, const zonal__subject_settings *
         ZONAL_TRY(zonal__options_init(&t->options, zonal__train_table, &t->settings));
     }
     ZONAL_TRY(use_preprocessing(s, settings));
+    for (int i = 0; i < UNTOLD; i++) own[i] = text_of(s, untold[i]);
     for (int i = 0; i < ZONAL__SUBJECT_OVERRIDES; i++)
         if (settings->overrides[i])
             ZONAL_TRY(set_option(t, zonal__subject_overrides[i], settings->overrides[i]));
-    if (override_of(settings, "side"))
+    if (override_of(settings, "side")) {
         ZONAL_TRY(set_option(t, "eval-side", override_of(settings, "side")));
+        if (s->is_run) ZONAL_TRY(free_max_side(s, path));
+    }
     ZONAL_TRY(set_option(t, "channels", s->model->spec.channels == 1 ? "1" : "3"));
     if (s->is_run) ZONAL_TRY(zonal__training_check_place(t, s->name));
     return zonal__training_open_views(t);
@@ -211,6 +268,7 @@ static zonal_status check_data(zonal__subject *s, const zonal__subject_settings 
 
 zonal_status zonal__subject_open(const char *name, const zonal__subject_settings *settings,
                                  zonal__subject *s) {
+    const char *own[UNTOLD];
     zonal_status status;
     memset(s, 0, sizeof *s);
     s->name = name;
@@ -220,8 +278,9 @@ zonal_status zonal__subject_open(const char *name, const zonal__subject_settings
     ZONAL_TRY_GOTO(status, failed,
                    zonal__subject_weights(name, settings->checkpoint, &s->is_run, s->weights));
     ZONAL_TRY_GOTO(status, failed, load_model(s, settings));
-    ZONAL_TRY_GOTO(status, failed, configure(s, settings));
+    ZONAL_TRY_GOTO(status, failed, configure(s, settings, own));
     ZONAL_TRY_GOTO(status, failed, check_data(s, settings));
+    note_changes(s, settings, own);
     zonal__training_eval_augmentation(&s->training, &s->still);
     say_unfinished(s);
     return ZONAL_OK;

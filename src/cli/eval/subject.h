@@ -18,7 +18,11 @@
 #include "train/training.h"
 
 /* The options of zonal train that may be overridden. */
-enum { ZONAL__SUBJECT_OVERRIDES = 12, ZONAL__SUBJECT_VIEWS = 32 };
+enum {
+    ZONAL__SUBJECT_OVERRIDES = 12,
+    ZONAL__SUBJECT_VIEWS = 32,
+    ZONAL__SUBJECT_CHANGES = ZONAL__TRAINING_PATH + 512
+};
 extern const char *const zonal__subject_overrides[ZONAL__SUBJECT_OVERRIDES];
 
 typedef struct zonal__subject_settings {
@@ -121,6 +125,9 @@ typedef struct zonal__subject {
     int threads, precision; /* of zonal__subject_precisions */
     int64_t step;           /* of training, that the weights are of; -1: they do not say */
     int own_data;           /* a run, on the images it was trained on */
+    /* "--class-list two.txt, --data-seed 3": the overrides that choose or change the images and
+     * that nothing else tells of, where they differ from the subject's own settings; "": none. */
+    char changes[ZONAL__SUBJECT_CHANGES];
     zonal__preprocessing preprocessing; /* what a file says of itself; empty for a run */
     zonal__augmentation still;          /* for one view of each image, the same every time */
     zonal__augmentation augmentations[ZONAL__SUBJECT_VIEWS]; /* of random views */

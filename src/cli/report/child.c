@@ -25,8 +25,11 @@ void zonal__arguments_add(zonal__arguments *a, const char *format, ...) {
     a->used += (size_t)length + 1;
 }
 
-/* Between fork and exec: nothing that could wait for a lock of another thread. */
+/* Between fork and exec: nothing that could wait for a lock of another thread. A group of its own:
+ * a signal to this program's group (Ctrl-C, GNU timeout) is handed on once, and does not also come
+ * from the group. */
 static void become(char **line, const char *program, int log, int nothing, pid_t parent) {
+    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(127); /* it has ended before that was said */
     if (dup2(nothing, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||

@@ -24,7 +24,8 @@ __attribute__((format(printf, 2, 3))) void zonal__arguments_add(zonal__arguments
                                                                 const char *format, ...);
 
 /* Starts it, with all that it prints appended to the file "log". Once this process has ended, in
- * whatever way, the child is asked to end too (SIGTERM). */
+ * whatever way, the child is asked to end too (SIGTERM). It is in a process group of its own: who
+ * gets a signal that is meant for all hands it on. */
 zonal_status zonal__child_start(zonal__arguments *arguments, const char *log, pid_t *child);
 
 /* Whether it has ended; *good tells whether with status 0. */

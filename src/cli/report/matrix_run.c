@@ -16,6 +16,7 @@
 #include "cli/common/cli.h"
 #include "cli/common/progress.h"
 #include "cli/common/show_log.h"
+#include "cli/common/stop.h"
 #include "cli/eval/model_card.h"
 #include "cli/report/child.h"
 #include "cli/report/matrix_folder.h"
@@ -55,7 +56,8 @@ typedef struct runner {
     zonal__matrix_run_result *result;
 } runner;
 
-static volatile sig_atomic_t stops_asked;
+static volatile sig_atomic_t stop_asked, stop_at_once, pause_asked;
+static zonal__stop_request request;
 
 static double now(void) {
     struct timespec t;
@@ -360,12 +362,21 @@ static void tell_children(const runner *r, int signal_number) {
 }
 
 static void stop_if_asked(runner *r) {
-    if (isnan(r->stopped_at) && (stops_asked > 0 || is_late(r))) {
+    if (isnan(r->stopped_at) && (stop_asked || is_late(r))) {
         r->stopped_at = now();
-        r->result->stopped = stops_asked > 0;
+        r->result->stopped = stop_asked;
         tell_children(r, SIGTERM);
     }
-    if (stops_asked > 1 || now() - r->stopped_at > GRACE) tell_children(r, SIGKILL);
+    if (stop_at_once || now() - r->stopped_at > GRACE) tell_children(r, SIGKILL);
+}
+
+/* Ctrl-Z stops the terminal's process group, and the children have others. */
+static void pause_if_asked(const runner *r) {
+    if (!pause_asked) return;
+    pause_asked = 0;
+    tell_children(r, SIGSTOP);
+    raise(SIGSTOP);
+    tell_children(r, SIGCONT);
 }
 
 static void count_seconds(runner *r, double seconds) {
@@ -379,6 +390,7 @@ static zonal_status loop(runner *r) {
         after = now();
         count_seconds(r, after - before);
         for (int64_t i = 0; i < r->matrix->count; i++) ZONAL_TRY(reap(r, &r->job[i]));
+        pause_if_asked(r);
         stop_if_asked(r);
         ZONAL_TRY(start_some(r));
         if (r->running == 0) return ZONAL_OK;
@@ -397,24 +409,29 @@ static void end_children(runner *r) {
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
-enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
-static void ask_to_stop(int signal_number) {
-    (void)signal_number;
-    stops_asked++;
+static void hear(int signal_number, siginfo_t *info, void *context) {
+    (void)context;
+    if (signal_number == SIGTSTP) {
+        pause_asked = 1;
+        return;
+    }
+    if (zonal__stop_asked(&request, info) == ZONAL__STOP_AT_ONCE) stop_at_once = 1;
+    stop_asked = 1;
 }
 
-static void catch_signals(struct sigaction usual[STOP_SIGNALS]) {
-    struct sigaction action = {.sa_handler = ask_to_stop};
+static void catch_signals(struct sigaction usual[CAUGHT]) {
+    struct sigaction action = {.sa_sigaction = hear, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < STOP_SIGNALS; i++)
-        if (sigaction(stop_signals[i], NULL, &usual[i]) == 0 && usual[i].sa_handler != SIG_IGN)
-            sigaction(stop_signals[i], &action, NULL);
+    for (int i = 0; i < CAUGHT; i++)
+        if (sigaction(caught[i], NULL, &usual[i]) == 0 && usual[i].sa_handler != SIG_IGN)
+            sigaction(caught[i], &action, NULL);
 }
 
-static void release_signals(const struct sigaction usual[STOP_SIGNALS]) {
-    for (int i = 0; i < STOP_SIGNALS; i++) sigaction(stop_signals[i], &usual[i], NULL);
+static void release_signals(const struct sigaction usual[CAUGHT]) {
+    for (int i = 0; i < CAUGHT; i++) sigaction(caught[i], &usual[i], NULL);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -459,11 +476,12 @@ zonal_status zonal__matrix_run(const zonal__matrix *matrix,
                 .began = now(),
                 .stopped_at = NAN,
                 .result = result};
-    struct sigaction usual[STOP_SIGNALS];
+    struct sigaction usual[CAUGHT];
     zonal_status status;
     *result = (zonal__matrix_run_result){0};
     ZONAL_TRY(check(&r)); /* may take a while with many images; a signal ends it at once */
-    stops_asked = 0;
+    stop_asked = stop_at_once = pause_asked = 0;
+    atomic_store(&request.first, 0);
     catch_signals(usual);
     status = prepare(&r);
     if (status == ZONAL_OK) {

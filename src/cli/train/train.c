@@ -10,6 +10,7 @@
 
 #include "cli/common/cli.h"
 #include "cli/common/job.h"
+#include "cli/common/stop.h"
 #include "cli/train/print.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -38,6 +39,7 @@ static volatile sig_atomic_t stop_asked, someone_watches;
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 static struct sigaction usual[STOP_SIGNALS]; /* what the program does elsewhere */
+static zonal__stop_request requests[STOP_SIGNALS];
 
 /* A step may take a while, so whoever presses Ctrl-C is told that it was seen. */
 static void acknowledge(void) {
@@ -48,16 +50,22 @@ static void acknowledge(void) {
     errno = error;
 }
 
-/* The first signal asks for an end, the second has its usual effect: an end at once. */
-static void ask_to_stop(int signal_number) {
+/* The first signal asks for an end, the second has its usual effect: an end at once. That signal is
+ * blocked in here, so what is raised comes when this returns. */
+static void ask_to_stop(int signal_number, siginfo_t *info, void *context) {
+    int which = 0;
+    (void)context;
+    while (stop_signals[which] != signal_number) which++;
+    const zonal__stop_meaning meaning = zonal__stop_asked(&requests[which], info);
     stop_asked = 1;
-    if (signal_number == SIGINT && someone_watches) acknowledge();
-    for (int i = 0; i < STOP_SIGNALS; i++)
-        if (stop_signals[i] == signal_number) sigaction(signal_number, &usual[i], NULL);
+    if (meaning == ZONAL__STOP_FIRST && signal_number == SIGINT && someone_watches) acknowledge();
+    if (meaning != ZONAL__STOP_AT_ONCE) return;
+    sigaction(signal_number, &usual[which], NULL);
+    raise(signal_number);
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = ask_to_stop, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     someone_watches = isatty(STDERR_FILENO);
     for (int i = 0; i < STOP_SIGNALS; i++)
