@@ -175,6 +175,39 @@ zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const
     return ZONAL_OK;
 }
 
+static void sum_centred_chunk(void *context, int64_t chunk, int thread) {
+    zonal__cpu_rows *rows = context;
+    const double *y = rows->centred;
+    int64_t d = rows->dim, end = chunk_end(rows, chunk);
+    double *sum = rows->partial + chunk * d;
+    (void)thread;
+    for (int64_t k = 0; k < d; k++) sum[k] = 0;
+    for (int64_t i = chunk * CHUNK; i < end; i++)
+        rows->kernels->accumulate(d, y + i * d, 1, 1, sum);
+}
+
+static void recentre_chunk(void *context, int64_t chunk, int thread) {
+    zonal__cpu_rows *rows = context;
+    double *y = rows->centred;
+    int64_t d = rows->dim, end = chunk_end(rows, chunk);
+    (void)thread;
+    for (int64_t i = chunk * CHUNK; i < end; i++) rows->kernels->add(d, rows->work, y + i * d);
+}
+
+zonal_status zonal__cpu_rows_recentre(zonal__cpu_rows *rows) {
+    int64_t d = rows->dim;
+    double *shift = rows->work; /* the sum, then minus the mean */
+    if (rows->problem.precision != ZONAL_PRECISION_DOUBLE) return ZONAL_OK;
+    zonal__cpu_parallel(rows->chunks, sum_centred_chunk, rows);
+    for (int64_t k = 0; k < d; k++) shift[k] = 0;
+    for (int64_t c = 0; c < rows->chunks; c++)
+        for (int64_t k = 0; k < d; k++) shift[k] += rows->partial[c * d + k];
+    ZONAL_TRY(zonal__cpu_rows_sum(rows, shift, d));
+    for (int64_t k = 0; k < d; k++) shift[k] /= -(double)rows->batch;
+    zonal__cpu_parallel(rows->chunks, recentre_chunk, rows);
+    return ZONAL_OK;
+}
+
 zonal_status zonal__cpu_rows_sum(const zonal__cpu_rows *rows, double *number, int64_t count) {
     return rows->ranks ? zonal__ranks_sum(rows->ranks, number, count) : ZONAL_OK;
 }

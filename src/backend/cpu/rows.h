@@ -46,6 +46,11 @@ size_t zonal__cpu_rows_bytes(const zonal__cpu_rows *rows);
  * there are gradients. The mean is the whole batch's. */
 zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient);
 
+/* Subtracts the mean of the centred rows of doubles, which the rounding of "mean" has left, from
+ * them: below 1e-16, so that nothing else changes. Floats hold nothing that small beside what
+ * their own rounding leaves. After prepare; collective. */
+zonal_status zonal__cpu_rows_recentre(zonal__cpu_rows *rows);
+
 /* For rows that enter as they are: ZONAL_NUMERIC names the first that is not finite. Collective. */
 zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const void *gradient);
 
