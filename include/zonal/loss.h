@@ -21,6 +21,8 @@
  *
  * Gradients are with respect to the rows as given: D is a function of z through x = z/|z|, so each
  * row of the gradient is (g - (g.x) x)/|z|, tangent to the sphere. For rows declared unit, |z| = 1.
+ * On the CPU a row so short that 1/|z| is out of the range of its type (|z| < 3e-39 in fp32, 6e-309
+ * in double) fails as a zero row does when its gradient is wanted.
  *
  * Accuracy (tested against 50-digit arithmetic): double: D within 1e-12 of its value (KL: within
  * 1e-12 (1 + |mean log p|/C_norm)), gradients within 1e-11 of their norm; fp32: D within

@@ -1,5 +1,6 @@
 #include "backend/cpu/rows.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -61,12 +62,18 @@ static int is_unit(const zonal__cpu_norm *norm) {
     return fabs(1 / (norm->pre * norm->inverse) - 1) <= unit_tolerance;
 }
 
-int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows) {
-    return norm->finite && norm->inverse > 0 && (!unit_rows || is_unit(norm));
+double zonal__cpu_longest_inverse(const zonal__cpu_kernels *kernels, const void *gradient) {
+    if (!gradient) return INFINITY;
+    return kernels->size == sizeof(float) ? FLT_MAX : DBL_MAX;
+}
+
+int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows, double longest_inverse) {
+    return norm->finite && norm->inverse > 0 &&
+           (unit_rows ? is_unit(norm) : norm->pre * norm->inverse <= longest_inverse);
 }
 
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
-                                const char *where, int64_t i) {
+                                int unit_rows, const char *where, int64_t i) {
     zonal__cpu_norm norm = kernels->norm(dim, row);
     if (!norm.finite)
         return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld holds a number that is not finite", where,
@@ -74,6 +81,11 @@ zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *r
     if (!(norm.inverse > 0))
         return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld is zero: it has no direction", where,
                           (long long)i);
+    if (!unit_rows)
+        return ZONAL_FAIL(ZONAL_NUMERIC,
+                          "%srow %lld has norm %.3g: its gradient, which is divided by that, would "
+                          "not be finite; remove it or scale the rows",
+                          where, (long long)i, 1 / norm.inverse / norm.pre);
     return ZONAL_FAIL(ZONAL_NUMERIC,
                       "%srow %lld has norm %.6g, but rows were declared to be unit vectors: drop "
                       "unit_rows (--unit) and they are normalised",
@@ -96,7 +108,7 @@ static void measure_chunk(void *context, int64_t chunk, int thread) {
     for (int64_t i = chunk * CHUNK; i < end; i++) {
         const void *z = rows->x + (size_t)(i * d) * kernels->size;
         zonal__cpu_norm norm = kernels->norm(d, z);
-        if (!zonal__cpu_row_good(&norm, rows->unit_rows)) {
+        if (!zonal__cpu_row_good(&norm, rows->unit_rows, rows->longest_inverse)) {
             rows->bad[chunk] = i;
             return;
         }
@@ -139,7 +151,7 @@ static zonal_status check(zonal__cpu_rows *rows, const void *x,
         int64_t i = rows->bad[c];
         if (i < 0) continue;
         const void *row = rows->x + (size_t)(i * rows->dim) * rows->kernels->size;
-        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "",
+        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, rows->unit_rows, "",
                                   zonal__ranks_first(rows->ranks) + i);
     }
     return ZONAL_OK;
@@ -164,6 +176,7 @@ zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const v
 
 zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient) {
     int64_t d = rows->dim;
+    rows->longest_inverse = zonal__cpu_longest_inverse(rows->kernels, gradient);
     zonal_status status = check(rows, x, measure_chunk);
     for (int64_t k = 0; k < d; k++) rows->mean[k] = 0;
     for (int64_t c = 0; c < rows->chunks; c++)
