@@ -21,13 +21,26 @@
  *
  * Gradients are with respect to the rows as given: D is a function of z through x = z/|z|, so each
  * row of the gradient is (g - (g.x) x)/|z|, tangent to the sphere. For rows declared unit, |z| = 1.
+ * On the CPU a row so short that 1/|z| is out of the range of its type (|z| < 3e-39 in fp32, 6e-309
+ * in double) fails as a zero row does when its gradient is wanted.
  *
  * Accuracy (tested against 50-digit arithmetic): double: D within 1e-12 of its value (KL: within
  * 1e-12 (1 + |mean log p|/C_norm)), gradients within 1e-11 of their norm; fp32: D within
- * 2e-6 D + 2e-11 (KL: 2e-6 (1 + |mean log p|/C_norm)), gradients within 1e-5 of their norm. A float
- * cosine is off by 6e-8 and psi by psi'(1) times that, so under a steep kernel, psi'(1) > 100
- * (degree 64 on the circle), the fp32 bounds grow by psi'(1)/100, and that of D is of the larger of
- * D and 1/B. The bounds are the same on several ranks.
+ * 2e-6 D + 2e-11 (KL: 2e-6 (1 + |mean log p|/C_norm)), gradients within 1e-5 of their norm. The
+ * bounds are the same on several ranks. What they do not cover:
+ *
+ *   - D where terms cancel, which is small for U and for a V in which the pairs take away the
+ *     diagonal's 1/B: the bounds are then of the larger of |D| and 1/B.
+ *   - Gradients that vanish by symmetry: the bounds are of what their norm would be if nothing
+ *     cancelled.
+ *   - Faint gradients of MMD and KSD, between distant rows under a narrow kernel: they are off by
+ *     1e-16 (fp32: 1e-15) of G = 2/B psi'(1) (sum of 1/|z_i|^2)^(1/2), where that is more.
+ *   - Steep kernels in fp32: a float cosine is off by 6e-8 and psi by psi'(1) times that, so from
+ *     psi'(1) = 100 on (degree 64 on the circle) the bounds grow by psi'(1)/100, and that of D is
+ *     of the larger of |D| and 1/B.
+ *   - Several tight clusters in fp32: rows are centred on one mean, and gradients of clusters of
+ *     spread s that do not feel each other are off by up to 1e-7/s of their norm. (One cluster,
+ *     which is collapse, is as accurate as any other batch.)
  */
 #ifndef ZONAL_LOSS_H
 #define ZONAL_LOSS_H

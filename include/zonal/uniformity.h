@@ -8,8 +8,11 @@
  *
  * which has mean 0 for independent uniform points, grows when points attract each other, and falls
  * when they repel each other. Its null distribution tends to sum_l b_l (chi2(N_l)/N_l - 1);
- * here T is divided by sqrt(1 - 1/n), which makes its variance exact at every n. p is the upper
- * tail (too clustered), p_lower the lower one (too even: what training for uniformity produces).
+ * here N_l n/(n-1) stands for N_l, which makes the variance exact at every n and leaves the lower
+ * end, -1, where it is. p is the upper tail (too clustered), p_lower the lower one (too even: what
+ * training for uniformity produces). In few dimensions and for few points p_lower is the rougher
+ * one: on the circle uniform points fall below .01 with probability .015 at n = 10, .011 at 30 and
+ * .010 at 100. Below 5 points both are rough, which a note says; Monte Carlo is exact at any n.
  *
  *     rayleigh    degree 1 alone                 a preferred direction
  *     bingham     degree 2 alone                 preferred axes, missing dimensions

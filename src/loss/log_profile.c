@@ -151,7 +151,13 @@ static zonal_status build_band(const zonal_kernel *kernel, big_series *series) {
     return ZONAL_OK;
 }
 
+/* 1024 bits end at 1e-308, so of a 1 - phi below 1e-290 the last digits are missing. */
 static zonal_status build_given(const zonal_kernel *kernel, big_series *series) {
+    if (kernel->log_a0 > -1e-280L)
+        return ZONAL_FAIL(ZONAL_ARGUMENT,
+                          "KL cannot use this spectrum in dimension %lld: the kernel is flat, with "
+                          "1 - a_0 = %.3g; give the degrees above 0 more weight",
+                          (long long)kernel->dim, (double)kernel->one_minus_a0);
     series->n = kernel->degrees;
     ZONAL_TRY(ZONAL_NEW(&series->u, series->n, "the spectrum in 1024 bits"));
     fill_given(series, kernel->spec.weights);

@@ -29,7 +29,7 @@ static zonal_status degree_sample(const void *context, long double c, long doubl
 static zonal_status add_moment_test(zonal__battery *battery, const char *name, int l) {
     zonal__battery_test *test = &battery->test[battery->tests++];
     test->name = name;
-    return zonal__null_of_degree(l, battery->problem.dim, &test->null);
+    return zonal__null_of_degree(l, battery->problem.dim, battery->problem.rows, &test->null);
 }
 
 static zonal_status add_kernel(zonal__battery *battery, const char *name,
@@ -42,7 +42,7 @@ static zonal_status add_kernel(zonal__battery *battery, const char *name,
     /* Always the double fit: T of a narrow kernel is a sum of tiny numbers. */
     ZONAL_TRY(
         zonal__profile_init(test->kernel, discrepancy, ZONAL_PRECISION_DOUBLE, &test->profile));
-    ZONAL_TRY(zonal__null_of_kernel(test->kernel, discrepancy, &test->null));
+    ZONAL_TRY(zonal__null_of_kernel(test->kernel, discrepancy, battery->problem.rows, &test->null));
     battery->psi[battery->tests - 3] = test->profile.psi;
     return ZONAL_OK;
 }

@@ -7,10 +7,11 @@
 #include "math/harmonics.h"
 #include "math/weighted_chi2.h"
 
-/* N_l as a double; beyond 1e300 a degree has no variance left and only its size class matters. */
-static double freedom_of(int l, int64_t d) {
-    long double log_n = zonal__log_multiplicity(l, d);
-    return log_n > 690 ? 1e300 : roundl(expl(log_n));
+/* N_l n/(n-1) as a double; beyond 1e300 a degree has no variance left and only its size class
+ * matters. */
+static double freedom_at(int64_t n, long double multiplicity_log) {
+    double freedom = multiplicity_log > 690 ? 1e300 : (double)expl(multiplicity_log);
+    return freedom / (1 - 1 / (double)n);
 }
 
 static zonal_status alloc(zonal__null_distribution *null, int degrees) {
@@ -23,33 +24,32 @@ static zonal_status alloc(zonal__null_distribution *null, int degrees) {
 }
 
 zonal_status zonal__null_of_kernel(const zonal_kernel *kernel, zonal_discrepancy discrepancy,
-                                   zonal__null_distribution *null) {
+                                   int64_t n, zonal__null_distribution *null) {
     zonal_kernel_constants constants = ZONAL_KERNEL_CONSTANTS_INIT;
-    long double log_n = 0;
+    long double log_multiplicity = 0;
     ZONAL_TRY(zonal_kernel_constants_get(kernel, &constants));
     ZONAL_TRY(alloc(null, constants.degrees));
     for (int l = 1; l < constants.degrees; l++) {
         double b = zonal__profile_share(kernel, discrepancy, l);
-        log_n += logl(zonal__multiplicity_ratio(l - 1, kernel->dim));
-        double n = log_n > 690 ? 1e300 : (double)expl(log_n);
-        double variance = 2 * b * b / n;
+        log_multiplicity += logl(zonal__multiplicity_ratio(l - 1, kernel->dim));
+        double freedom = freedom_at(n, log_multiplicity), variance = 2 * b * b / freedom;
         null->variance += variance;
         /* A degree whose variance does not show in the sum acts as a normal of that variance. */
         if (variance <= 1e-18 * null->variance) {
             null->extra_variance += variance;
         } else {
             null->share[null->terms] = b;
-            null->freedom[null->terms++] = n;
+            null->freedom[null->terms++] = freedom;
         }
     }
     return ZONAL_OK;
 }
 
-zonal_status zonal__null_of_degree(int l, int64_t d, zonal__null_distribution *null) {
+zonal_status zonal__null_of_degree(int l, int64_t d, int64_t n, zonal__null_distribution *null) {
     ZONAL_TRY(alloc(null, 1));
     null->terms = 1;
     null->share[0] = 1;
-    null->freedom[0] = freedom_of(l, d);
+    null->freedom[0] = freedom_at(n, zonal__log_multiplicity(l, d));
     null->variance = 2 / null->freedom[0];
     return ZONAL_OK;
 }
@@ -60,15 +60,12 @@ void zonal__null_fini(zonal__null_distribution *null) {
     *null = (zonal__null_distribution){0};
 }
 
-double zonal__null_sd(const zonal__null_distribution *null, int64_t n) {
-    return sqrt(null->variance * (1 - 1 / (double)n));
+double zonal__null_sd(const zonal__null_distribution *null) {
+    return sqrt(null->variance);
 }
 
-zonal_status zonal__null_tails(const zonal__null_distribution *null, int64_t n, double t,
-                               double *upper, double *log_upper, double *lower) {
-    /* E[T^2] = (1 - 1/n) times the limit's variance, exactly: scaling by its root makes the second
-     * moment right at every n, and the limit is the same. */
-    double x = t / sqrt(1 - 1 / (double)n);
+zonal_status zonal__null_tails(const zonal__null_distribution *null, double t, double *upper,
+                               double *log_upper, double *lower) {
     return zonal__weighted_chi2_tail(null->terms, null->share, null->freedom, null->extra_variance,
-                                     x, upper, log_upper, lower);
+                                     t, upper, log_upper, lower);
 }

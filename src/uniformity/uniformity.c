@@ -47,11 +47,11 @@ static zonal_status simulate(session *s, const double *data) {
 static zonal_status fill_test(const session *s, int k, double statistic,
                               zonal_uniformity_test *test) {
     const zonal__battery_test *source = &s->battery.test[k];
-    int64_t n = s->battery.problem.rows, replicates = s->options->monte_carlo;
+    int64_t replicates = s->options->monte_carlo;
     double log_upper;
     test->name = source->name;
     test->statistic = statistic;
-    test->sd = zonal__null_sd(&source->null, n);
+    test->sd = zonal__null_sd(&source->null);
     test->p_asymptotic = test->p_asymptotic_lower = test->log10_p = NAN;
     test->p_monte_carlo = test->p_monte_carlo_lower = NAN;
     if (source->narrow) {
@@ -59,9 +59,13 @@ static zonal_status fill_test(const session *s, int k, double statistic,
                  replicates ? "t below .7 log(d)/d: Monte Carlo only"
                             : "t below .7 log(d)/d: no p-value without Monte Carlo");
     } else {
-        ZONAL_TRY(zonal__null_tails(&source->null, n, statistic, &test->p_asymptotic, &log_upper,
+        ZONAL_TRY(zonal__null_tails(&source->null, statistic, &test->p_asymptotic, &log_upper,
                                     &test->p_asymptotic_lower));
         test->log10_p = log_upper / log(10);
+        if (s->battery.problem.rows < ZONAL__FEW_POINTS)
+            snprintf(test->note, sizeof test->note,
+                     "below %d rows the limit distribution is a rough guide; Monte Carlo is exact",
+                     ZONAL__FEW_POINTS);
     }
     if (replicates > 0) {
         double all = (double)(1 + replicates);
@@ -120,8 +124,8 @@ static zonal_status fill_degrees(const session *s, const double *t,
     for (int l = 1; l <= report->degrees; l++) {
         zonal_uniformity_degree *degree = &report->degree[l - 1];
         zonal__null_distribution null;
-        ZONAL_TRY(zonal__null_of_degree(l, s->battery.problem.dim, &null));
-        degree->sd = zonal__null_sd(&null, s->battery.problem.rows);
+        ZONAL_TRY(zonal__null_of_degree(l, s->battery.problem.dim, s->battery.problem.rows, &null));
+        degree->sd = zonal__null_sd(&null);
         zonal__null_fini(&null);
         degree->excess = l <= 2 ? t[l - 1] : zonal__battery_degree(&s->battery, l);
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/text.h"
+#include "uniformity/null_distribution.h"
 
 static const double DEGREES_PER_RADIAN = 57.29577951308232;
 
@@ -122,7 +123,7 @@ void zonal__verdict(double level, zonal_uniformity_report *report) {
         snprintf(report->verdict, sizeof report->verdict,
                  "Not uniform: %s says %s. Degree %d stands out: %s.", upper->name, p,
                  strongest_degree(report), degree_meaning(strongest_degree(report)));
-    } else if (lower && lower_log10 < log10(share)) {
+    } else if (lower && lower_log10 < log10(share) && report->n >= ZONAL__FEW_POINTS) {
         p_text(lower_log10, p);
         snprintf(report->verdict, sizeof report->verdict,
                  "More even than independent uniform points would be (%s: %s on the lower "

@@ -351,6 +351,20 @@ static void test_moments(void) {
     }
 }
 
+/* Rows of doubles closer and closer to one point. Their differences are known to 1e-16 of them
+ * only with fused multiply-add, which rounds z/|z| - m once; without it to 1e-16 in all. The
+ * oracle's long doubles leave 5e-20 of 1e-7. */
+static void test_moments_collapse(void) {
+    zonal__problem p = {.dim = 19, .threads = 2};
+    int level = zonal__cpu_kernels_limit(2);
+    for (int m = 0; m < 3; m++)
+        for (p.rows = 16; p.rows < 400; p.rows += 250) {
+            p.degree1 = (double[]){0.3, 0, 0.7}[m], p.degree2 = (double[]){0.7, 1, 0.3}[m];
+            for (double spread = 1e-3; spread > (level > 0 ? 0.5e-7 : 1e-4); spread /= 10)
+                check_moments(p, spread);
+        }
+}
+
 /* Two routes to one quantity, at a size where tiles are largest and moments come in groups. */
 static void test_two_routes(void) {
     zonal__problem p = {.rows = 8200, .dim = 20, .threads = 2, .degree1 = 0.4, .degree2 = 0.6};
@@ -580,6 +594,7 @@ static const test_case tests[] = {{"exp", test_exp},
                                   {"kl", test_kl},
                                   {"kl_tangent", test_kl_tangent},
                                   {"moments", test_moments},
+                                  {"moments near collapse", test_moments_collapse},
                                   {"two_routes", test_two_routes},
                                   {"covariance", test_covariance},
                                   {"eigenvalues", test_eigenvalues},

@@ -281,6 +281,28 @@ static zonal_status create(zonal_kernel_spec spec, int64_t dim) {
     ((zonal_kernel_spec){                                                                          \
         .family = ZONAL_FAMILY_SPECTRUM, .weights = (double[]){__VA_ARGS__}, .n_weights = n})
 
+/* A spectrum that is flat but for its last digits is called that, before the fixed point loses
+ * them: log phi = -35 w (1 - P_2(c)) for a weight w of degree 2, since N_2 = 35, and P_2(0) = -1/7.
+ */
+static void test_flat_spectrum(void) {
+    double weights[3] = {1, 0, 1e-300}, c = 0, log_phi = 0;
+    zonal_kernel_spec spec = {
+        .family = ZONAL_FAMILY_SPECTRUM, .weights = weights, .n_weights = 3, .log_profile = 1};
+    zonal_kernel *kernel = NULL;
+    CHECK_FAILS(create(spec, 8), ZONAL_ARGUMENT, "the kernel is flat");
+    spec.log_profile = 0;
+    CHECK_OK(create(spec, 8)); /* MMD can use it, ... */
+    if (CHECK_OK(
+            zonal_kernel_make("spectrum", "spectrum=1,0,1e-300", 8, &kernel))) /* by name too */
+        zonal_kernel_destroy(kernel);
+    weights[2] = 1e-270;
+    spec.log_profile = 1;
+    if (!CHECK_OK(zonal_kernel_create(&spec, 8, &kernel))) return;
+    CHECK_OK(zonal_kernel_log_eval(kernel, 1, &c, &log_phi));
+    CHECK_CLOSE(log_phi / -40e-270, 1, 1e-14);
+    zonal_kernel_destroy(kernel);
+}
+
 static void test_bad_input(void) {
     const zonal_status bad = ZONAL_ARGUMENT;
     CHECK_FAILS(create(HEAT(.weights = NULL), 1), ZONAL_SHAPE, "from 2 to 4096, got 1");
@@ -435,6 +457,7 @@ static const test_case tests[] = {
     {"defaults", test_defaults},
     {"tangent below 1e-250", test_tangent},
     {"long spectrum", test_long_spectrum},
+    {"flat spectrum", test_flat_spectrum},
     {"bad input", test_bad_input},
     {"bad evaluation", test_bad_evaluation},
     {"weights are copied", test_weights_are_copied},

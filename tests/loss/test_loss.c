@@ -70,11 +70,15 @@ static int is_kl(const golden_loss *golden) {
     return strncmp(golden->method, "kl-", 3) == 0;
 }
 
-/* What a case can be held to. A float product is off by 6e-8, and psi by psi'(1) times that: under
- * a steep kernel (psi'(1) in the hundreds: degree 64 on the circle, scale 1000) fp32 errors grow
- * in proportion. And between distant rows a narrow kernel has no derivative left (1e-14 at d = 256,
- * t = 2/d between orthogonal ones, 1e-111 at d = 2048): a faint gradient like that is the rounding
- * of psi', which is measured by psi'(1). KL is never faint: it works with logarithms. */
+/* What a case can be held to: the list in zonal/loss.h of what the plain bounds do not cover.
+ *   U          value_allowance: D can be 0 there, and is held to the larger of |D| and 1/B; so is
+ *              V under a steep kernel
+ *   symmetry   gradient_allowance: golden->size, stored where the gradient is below 1e-30 of it
+ *   FAINT      between distant rows a narrow kernel has no derivative left (1e-14 at d = 256,
+ *              t = 2/d between orthogonal ones, 1e-111 at d = 2048), and what is left is the
+ *              rounding of psi', measured by psi'(1). KL works with logarithms and is never faint
+ *   STEEP      fp32 under psi'(1) in the hundreds (degree 64 on the circle, scale 1000)
+ * Of several tight clusters in fp32 there is no case here. */
 typedef enum grade { PLAIN, STEEP, FAINT, GRADES } grade;
 
 static double steepness(const golden_loss *golden, zonal_precision precision) {

@@ -245,6 +245,32 @@ static void test_extreme_norms(void) {
             }
 }
 
+/* 1/|z| of a subnormal row overflows: it has a value, and no gradient. By the reference as well. */
+static void test_short_rows(void) {
+    enum { N = 6, D = 5 };
+    static const char *const methods[] = {"mmd-heat", "mmd-band", "kl-heat", "susreg"};
+    for (int precision = ZONAL_PRECISION_DOUBLE; precision <= ZONAL_PRECISION_FP32; precision++)
+        for (int k = ZONAL_IMPLEMENTATION_AUTO; k <= ZONAL_IMPLEMENTATION_REF; k++)
+            for (int m = 0; m < 4; m++) {
+                zonal_precision type = (zonal_precision)precision;
+                zonal_loss_options options = defaults(methods[m]);
+                zonal_plan *plan;
+                double value, gradient[N * D];
+                void *x = make_rows(MIXED, N, D, type);
+                options.precision = type;
+                options.implementation = (zonal_implementation)k;
+                for (int i = 3 * D; i < 4 * D; i++)
+                    write_at(x, i, type, (i % 2 ? 1 : -1) * (precision ? 0x1p-140 : 0x1p-1040));
+                if (CHECK_OK(zonal_plan_create(&options, N, D, &plan))) {
+                    CHECK_OK(zonal_plan_execute(plan, x, &value, NULL));
+                    CHECK_FAILS(zonal_plan_execute(plan, x, &value, gradient), ZONAL_NUMERIC,
+                                "row 3 has norm");
+                    zonal_plan_destroy(plan);
+                }
+                free(x);
+            }
+}
+
 static zonal_status create_objective(zonal_objective_options options, int64_t views,
                                      int64_t global_views, int64_t batch, int64_t dim) {
     zonal_objective *objective = (zonal_objective *)&options;
@@ -393,6 +419,7 @@ static const test_case tests[] = {
     {"chordal has no gradient", test_chordal_gradient},
     {"unit rows", test_unit_rows},
     {"extreme norms", test_extreme_norms},
+    {"short rows", test_short_rows},
     {"bad objectives", test_bad_objectives},
     {"paper's normaliser", test_log_of_paper_norm},
     {"memory", test_memory},

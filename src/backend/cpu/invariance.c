@@ -80,10 +80,12 @@ static size_t row_at(const zonal__work *work, int64_t view, int64_t n) {
 /* The views of sample n as x_nv, one after the other; returns the first bad one, or -1. */
 static int64_t load_views(const zonal__work *work, int64_t n, double *x, double *inverse) {
     int64_t d = work->dim;
+    double longest = zonal__cpu_longest_inverse(work->kernels, work->gradient);
     for (int64_t v = 0; v < work->views; v++) {
         const void *z = work->x + row_at(work, v, n);
         zonal__cpu_norm norm = work->kernels->norm(d, z);
-        if (work->raw ? !norm.finite : !zonal__cpu_row_good(&norm, work->unit_rows)) return v;
+        if (work->raw ? !norm.finite : !zonal__cpu_row_good(&norm, work->unit_rows, longest))
+            return v;
         if (work->raw || work->unit_rows) norm.pre = norm.inverse = 1;
         inverse[v] = norm.pre * norm.inverse;
         for (int64_t k = 0; k < d; k++) x[v * d + k] = 0;
@@ -157,8 +159,8 @@ static zonal_status report_bad(const zonal__work *work) {
         if (work->bad[c] >= 0 && (at < 0 || work->bad[c] < at)) at = work->bad[c];
     if (at < 0) return ZONAL_OK;
     snprintf(where, sizeof where, "view %lld, ", (long long)(at / work->rows));
-    return zonal__cpu_bad_row(work->kernels, work->x + row_at(work, 0, at), work->dim, where,
-                              work->ranks, at % work->rows);
+    return zonal__cpu_bad_row(work->kernels, work->x + row_at(work, 0, at), work->dim,
+                              work->unit_rows, where, work->ranks, at % work->rows);
 }
 
 static zonal_status compute(zonal__work *work, const void *x, double *value, void *gradient,

@@ -97,10 +97,9 @@ typedef struct zonal__cpu_kernels {
     void (*narrow)(int64_t d, const double *in, void *out);
     void (*add)(int64_t d, const double *in, void *row); /* row += in */
     double (*dot)(int64_t d, const double *a, const double *b);
-    /* Row k of the covariance, c, with own = mean[k]: out = c, *along = c.mean; returns the sum of
-     * squares of c + own * mean. */
-    double (*moment_row)(int64_t d, const double *c, double own, const double *mean, void *out,
-                         double *along);
+    /* Row k of the covariance, c, with own = mean[k]: out = c; returns the sum of squares of
+     * c + own * mean. */
+    double (*moment_row)(int64_t d, const double *c, double own, const double *mean, void *out);
 
     /* Tiles. */
     /* Returns the sum of psi(c); with "gradient", psi'(c) is put in the place of the products (0 on

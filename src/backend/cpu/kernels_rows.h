@@ -58,25 +58,22 @@ static TARGET double NAME(dot)(int64_t d, const double *a, const double *b) {
 }
 
 static TARGET double NAME(moment_row)(int64_t d, const double *c, double own, const double *mean,
-                                      void *out, double *along) {
+                                      void *out) {
     REAL *a = out;
-    NAME(vector) s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
+    NAME(vector) s0 = {0}, s1 = {0};
     int64_t i = 0;
     for (; i + 2 * LANES <= d; i += 2 * LANES) {
         NAME(vector) c0 = NAME(load)(c + i), c1 = NAME(load)(c + i + LANES);
         NAME(vector) m0 = NAME(load)(mean + i), m1 = NAME(load)(mean + i + LANES);
         NAME(vector) full0 = c0 + m0 * own, full1 = c1 + m1 * own;
         s0 += full0 * full0, s1 += full1 * full1;
-        t0 += c0 * m0, t1 += c1 * m1;
     }
-    double square = NAME(add_lanes)(s0 + s1), sum = NAME(add_lanes)(t0 + t1);
+    double square = NAME(add_lanes)(s0 + s1);
     for (; i < d; i++) {
         double full = c[i] + own * mean[i];
         square += full * full;
-        sum += c[i] * mean[i];
     }
     for (int64_t k = 0; k < d; k++) a[k] = (REAL)c[k];
-    *along = sum;
     return square;
 }
 

@@ -1,5 +1,6 @@
 #include "backend/cpu/rows.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -61,12 +62,19 @@ static int is_unit(const zonal__cpu_norm *norm) {
     return fabs(1 / (norm->pre * norm->inverse) - 1) <= unit_tolerance;
 }
 
-int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows) {
-    return norm->finite && norm->inverse > 0 && (!unit_rows || is_unit(norm));
+double zonal__cpu_longest_inverse(const zonal__cpu_kernels *kernels, const void *gradient) {
+    if (!gradient) return INFINITY;
+    return kernels->size == sizeof(float) ? FLT_MAX : DBL_MAX;
+}
+
+int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows, double longest_inverse) {
+    return norm->finite && norm->inverse > 0 &&
+           (unit_rows ? is_unit(norm) : norm->pre * norm->inverse <= longest_inverse);
 }
 
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
-                                const char *where, const zonal__ranks *ranks, int64_t i) {
+                                int unit_rows, const char *where, const zonal__ranks *ranks,
+                                int64_t i) {
     zonal__cpu_norm norm = kernels->norm(dim, row);
     const char *whose = zonal__ranks_whose(ranks);
     long long number = (long long)(zonal__ranks_first(ranks) + i);
@@ -76,6 +84,12 @@ zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *r
     if (!(norm.inverse > 0))
         return ZONAL_FAIL(ZONAL_NUMERIC, "%srow %lld%s is zero: it has no direction", where, number,
                           whose);
+    if (!unit_rows)
+        return ZONAL_FAIL(
+            ZONAL_NUMERIC,
+            "%srow %lld%s has norm %.3g: its gradient, which is divided by that, would "
+            "not be finite; remove it or scale the rows",
+            where, number, whose, 1 / norm.inverse / norm.pre);
     return ZONAL_FAIL(ZONAL_NUMERIC,
                       "%srow %lld%s has norm %.6g, but rows were declared to be unit vectors: drop "
                       "unit_rows (--unit) and they are normalised",
@@ -98,7 +112,7 @@ static void measure_chunk(void *context, int64_t chunk, int thread) {
     for (int64_t i = chunk * CHUNK; i < end; i++) {
         const void *z = rows->x + (size_t)(i * d) * kernels->size;
         zonal__cpu_norm norm = kernels->norm(d, z);
-        if (!zonal__cpu_row_good(&norm, rows->unit_rows)) {
+        if (!zonal__cpu_row_good(&norm, rows->unit_rows, rows->longest_inverse)) {
             rows->bad[chunk] = i;
             return;
         }
@@ -141,7 +155,8 @@ static zonal_status check(zonal__cpu_rows *rows, const void *x,
         int64_t i = rows->bad[c];
         if (i < 0) continue;
         const void *row = rows->x + (size_t)(i * rows->dim) * rows->kernels->size;
-        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, "", rows->ranks, i);
+        return zonal__cpu_bad_row(rows->kernels, row, rows->dim, rows->unit_rows, "", rows->ranks,
+                                  i);
     }
     return ZONAL_OK;
 }
@@ -165,6 +180,7 @@ zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const v
 
 zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient) {
     int64_t d = rows->dim;
+    rows->longest_inverse = zonal__cpu_longest_inverse(rows->kernels, gradient);
     zonal_status status = check(rows, x, measure_chunk);
     for (int64_t k = 0; k < d; k++) rows->mean[k] = 0;
     for (int64_t c = 0; c < rows->chunks; c++)
@@ -173,6 +189,39 @@ zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const
     for (int64_t k = 0; k < d; k++) rows->mean[k] /= (double)rows->batch;
     rows->mean_square = rows->kernels->dot(d, rows->mean, rows->mean);
     zonal__cpu_parallel(rows->chunks, centre_chunk, rows);
+    return ZONAL_OK;
+}
+
+static void sum_centred_chunk(void *context, int64_t chunk, int thread) {
+    zonal__cpu_rows *rows = context;
+    const double *y = rows->centred;
+    int64_t d = rows->dim, end = chunk_end(rows, chunk);
+    double *sum = rows->partial + chunk * d;
+    (void)thread;
+    for (int64_t k = 0; k < d; k++) sum[k] = 0;
+    for (int64_t i = chunk * CHUNK; i < end; i++)
+        rows->kernels->accumulate(d, y + i * d, 1, 1, sum);
+}
+
+static void recentre_chunk(void *context, int64_t chunk, int thread) {
+    zonal__cpu_rows *rows = context;
+    double *y = rows->centred;
+    int64_t d = rows->dim, end = chunk_end(rows, chunk);
+    (void)thread;
+    for (int64_t i = chunk * CHUNK; i < end; i++) rows->kernels->add(d, rows->work, y + i * d);
+}
+
+zonal_status zonal__cpu_rows_recentre(zonal__cpu_rows *rows) {
+    int64_t d = rows->dim;
+    double *shift = rows->work; /* the sum, then minus the mean */
+    if (rows->problem.precision != ZONAL_PRECISION_DOUBLE) return ZONAL_OK;
+    zonal__cpu_parallel(rows->chunks, sum_centred_chunk, rows);
+    for (int64_t k = 0; k < d; k++) shift[k] = 0;
+    for (int64_t c = 0; c < rows->chunks; c++)
+        for (int64_t k = 0; k < d; k++) shift[k] += rows->partial[c * d + k];
+    ZONAL_TRY(zonal__cpu_rows_sum(rows, shift, d));
+    for (int64_t k = 0; k < d; k++) shift[k] /= -(double)rows->batch;
+    zonal__cpu_parallel(rows->chunks, recentre_chunk, rows);
     return ZONAL_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct zonal__cpu_rows {
     int64_t *bad;        /* [chunks]: the first row that cannot be used, or -1 */
     double *work;        /* [threads][dim] */
     const char *x;       /* of the run in progress */
+    double longest_inverse;
     char *gradient;
     const zonal__cpu_projection *projection;
     const double *weight; /* [rows] or NULL */
@@ -42,9 +43,15 @@ void zonal__cpu_rows_fini(zonal__cpu_rows *rows);
 size_t zonal__cpu_rows_bytes(const zonal__cpu_rows *rows);
 
 /* Fills centred, mean, offset, pre and scale; ZONAL_NUMERIC names the first row that is zero, not
- * finite, or declared unit and is not. Collective, and the first call of a run: it settles whether
- * there are gradients. The mean is the whole batch's. */
+ * finite, declared unit and is not, or too short for the gradient that is wanted. Collective, and
+ * the first call of a run: it settles whether there are gradients. The mean is the whole batch's.
+ */
 zonal_status zonal__cpu_rows_prepare(zonal__cpu_rows *rows, const void *x, const void *gradient);
+
+/* Subtracts the mean of the centred rows of doubles, which the rounding of "mean" has left, from
+ * them: below 1e-16, so that nothing else changes. Floats hold nothing that small beside what
+ * their own rounding leaves. After prepare; collective. */
+zonal_status zonal__cpu_rows_recentre(zonal__cpu_rows *rows);
 
 /* For rows that enter as they are: ZONAL_NUMERIC names the first that is not finite. Collective. */
 zonal_status zonal__cpu_rows_check(zonal__cpu_rows *rows, const void *x, const void *gradient);
@@ -66,8 +73,13 @@ zonal_status zonal__cpu_rows_sum(const zonal__cpu_rows *rows, double *number, in
 
 /* The sentence about row i of this rank, with "where" ("view 2, " or "") in front of it. */
 zonal_status zonal__cpu_bad_row(const zonal__cpu_kernels *kernels, const void *row, int64_t dim,
-                                const char *where, const zonal__ranks *ranks, int64_t i);
-/* 1 when the row can be used: finite, not zero and, if declared so, of unit length. */
-int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows);
+                                int unit_rows, const char *where, const zonal__ranks *ranks,
+                                int64_t i);
+/* The largest 1/|z| of a row: what a gradient is multiplied by must fit its type. Without a
+ * gradient any will do. */
+double zonal__cpu_longest_inverse(const zonal__cpu_kernels *kernels, const void *gradient);
+/* 1 when the row can be used: finite, not zero, of unit length if declared so, and not too short.
+ */
+int zonal__cpu_row_good(const zonal__cpu_norm *norm, int unit_rows, double longest_inverse);
 
 #endif

@@ -15,7 +15,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     int64_t b = work->batch, d = work->problem.dim;
     const double *unit = work->unit;
     (void)step, (void)gradient, (void)factor;
-    ZONAL_TRY(zonal__ref_load(work, 0, x));
+    ZONAL_TRY(zonal__ref_load(work, 0, x, NULL));
     for (int64_t k = 0; k < d; k++) {
         long double sum = 0;
         for (int64_t i = 0; i < b; i++) sum += unit[i * d + k];

@@ -40,8 +40,9 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     (void)step;
     all.rows = views * b;
     all.ranks = NULL;
-    zonal_status status = all.raw_rows ? zonal__ref_raw_rows(&all, x, work->unit)
-                                       : zonal__ref_unit_rows(&all, x, work->unit, work->norm);
+    zonal_status status = all.raw_rows
+                              ? zonal__ref_raw_rows(&all, x, work->unit)
+                              : zonal__ref_unit_rows(&all, x, gradient, work->unit, work->norm);
     ZONAL_TRY(zonal__ranks_agree(ranks, status));
     factor *= 2 / count;
     for (int64_t n = 0; n < b; n++) {

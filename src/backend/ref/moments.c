@@ -41,7 +41,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     double *g = work->part[ROW];
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_load(work, 0, x));
+    ZONAL_TRY(zonal__ref_load(work, 0, x, gradient));
     moments(work);
     *value = zonal__problem_value(&work->problem, b1 * zonal__ref_dot(d, mean, mean) +
                                                       b2 * zonal__ref_dot(d * d, excess, excess) -

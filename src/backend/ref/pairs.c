@@ -40,7 +40,7 @@ static zonal_status run_pairs(zonal__work *work, const void *x, uint32_t step, d
     long double sum = 0;
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_load(work, 0, x));
+    ZONAL_TRY(zonal__ref_load(work, 0, x, gradient));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
             long double c = zonal__ref_cosine(&work->problem, work->unit, i, j);
@@ -84,7 +84,7 @@ static zonal_status run_kl(zonal__work *work, const void *x, uint32_t step, doub
     long double sum = 0;
     (void)step;
     *value = NAN;
-    ZONAL_TRY(zonal__ref_load(work, 0, x));
+    ZONAL_TRY(zonal__ref_load(work, 0, x, gradient));
     for (int64_t i = 0; i < b; i++)
         for (int64_t j = 0; j < i; j++) {
             double c = (double)zonal__ref_cosine(&work->problem, work->unit, i, j);

@@ -1,5 +1,6 @@
 #include "backend/ref/rows.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "core/memory.h"
@@ -53,11 +54,11 @@ void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value)
         ((double *)x)[i] = value;
 }
 
-zonal_status zonal__ref_load(zonal__work *work, int raw, const void *x) {
+zonal_status zonal__ref_load(zonal__work *work, int raw, const void *x, const void *gradient) {
     const zonal__problem *problem = &work->problem;
     double *unit = work->unit + work->first * problem->dim, *norm = work->norm + work->first;
-    zonal_status status =
-        raw ? zonal__ref_raw_rows(problem, x, unit) : zonal__ref_unit_rows(problem, x, unit, norm);
+    zonal_status status = raw ? zonal__ref_raw_rows(problem, x, unit)
+                              : zonal__ref_unit_rows(problem, x, gradient, unit, norm);
     ZONAL_TRY(zonal__ranks_agree(problem->ranks, status));
     if (!problem->ranks) return ZONAL_OK;
     return zonal__ranks_gather_rows(problem->ranks, work->unit,
@@ -79,9 +80,10 @@ zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, d
     return ZONAL_OK;
 }
 
-zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, double *unit,
-                                  double *norm) {
+zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x,
+                                  const void *gradient, double *unit, double *norm) {
     int64_t d = problem->dim, first = zonal__ranks_first(problem->ranks);
+    double largest_inverse = problem->precision == ZONAL_PRECISION_FP32 ? FLT_MAX : DBL_MAX;
     ZONAL_TRY(zonal__ref_raw_rows(problem, x, unit));
     for (int64_t i = 0; i < problem->rows; i++) {
         double *row = unit + i * d, largest = 0;
@@ -95,6 +97,11 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, 
         double sum = 0;
         for (int64_t k = 0; k < d; k++) sum += (row[k] / largest) * (row[k] / largest);
         norm[i] = largest * sqrt(sum);
+        if (!problem->unit_rows && gradient && !(1 / norm[i] <= largest_inverse))
+            return ZONAL_FAIL(ZONAL_NUMERIC,
+                              "row %lld has norm %.3g: its gradient, which is divided by that, "
+                              "would not be finite; remove it or scale the rows",
+                              (long long)(first + i), norm[i]);
         if (!problem->unit_rows) {
             for (int64_t k = 0; k < d; k++) row[k] = row[k] / largest / sqrt(sum);
         } else if (!(fabs(norm[i] - 1) <= 1e-3)) {

@@ -33,13 +33,13 @@ void zonal__ref_set(zonal_precision precision, void *x, int64_t i, double value)
 
 /* Fills unit and norm of the work for the whole batch from the own rows x, by the functions below.
  * Collective. */
-zonal_status zonal__ref_load(zonal__work *work, int raw, const void *x);
+zonal_status zonal__ref_load(zonal__work *work, int raw, const void *x, const void *gradient);
 
 /* unit[rows][dim] = x / |x| and norm[rows] = |x| (1 for unit_rows, where x is copied as it is).
- * Names the first row that is zero, not finite or, for unit_rows, not of unit length, by its number
- * in the batch. */
-zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x, double *unit,
-                                  double *norm);
+ * Names the first row that is zero, not finite, for unit_rows not of unit length, or, where there
+ * is a gradient, so short that 1/|x| is out of its type's range; by its number in the batch. */
+zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x,
+                                  const void *gradient, double *unit, double *norm);
 /* unit = x as it is; names the first row that is not finite. */
 zonal_status zonal__ref_raw_rows(const zonal__problem *problem, const void *x, double *unit);
 

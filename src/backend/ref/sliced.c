@@ -45,7 +45,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     double sum = 0, *direction = work->part[DIRECTION], *g = work->part[G];
     double *u = work->part[U], *du = work->part[DU];
     *value = NAN;
-    ZONAL_TRY(zonal__ref_load(work, sliced->raw_rows, x));
+    ZONAL_TRY(zonal__ref_load(work, sliced->raw_rows, x, gradient));
     for (int64_t i = 0; i < b * d; i++) g[i] = 0;
     for (int64_t slice = 0; slice < sliced->slices; slice++) {
         zonal__random_direction(&random, (uint64_t)slice, d, direction);

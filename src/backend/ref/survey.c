@@ -19,7 +19,7 @@ static zonal_status run(zonal__work *work, const void *x, uint32_t step, double 
     const zonal__problem *problem = &work->problem;
     int64_t b = problem->rows;
     (void)step, (void)gradient, (void)factor;
-    ZONAL_TRY(zonal__ref_unit_rows(problem, x, work->unit, work->norm));
+    ZONAL_TRY(zonal__ref_unit_rows(problem, x, NULL, work->unit, work->norm));
     for (int k = 0; k < problem->n_psi; k++) {
         const zonal__pair_function *psi = &problem->psi[k];
         long double sum = 0;
