@@ -121,7 +121,6 @@ NOT_NOTED = {
     ("cifar10-fast-search.jsonl", "commit"): 9,
     ("demo.jsonl", "commit"): 3,
     ("demo.jsonl", "machine"): 1,  # the gains, which were tried on another than the rest
-    ("python-example.jsonl", "machine"): 7,
     ("python-h200.jsonl", "commit"): 32,
     ("whole-runs-h200.jsonl", "commit"): 8,  # the JPEGs beside MLPerf
 }
