@@ -43,10 +43,10 @@ static void test_bad_rows(void) {
     static const struct {
         int64_t row;
         const char *says;
-    } list[] = {{0, "rank 0: row 0 holds"},
-                {7, "rank 0: row 7 holds"},
-                {8, "rank 2: row 8 holds"},
-                {20, "rank 2: row 20 holds"}};
+    } list[] = {{0, "rank 0: row 0 of the whole batch holds"},
+                {7, "rank 0: row 7 of the whole batch holds"},
+                {8, "rank 2: row 8 of the whole batch holds"},
+                {20, "rank 2: row 20 of the whole batch holds"}};
     static double gradient[ROWS * DIM];
     double *x = draw_leaning_rows(ROWS, DIM, 1);
     FOR_EACH_CASE(c, x) {
@@ -66,7 +66,7 @@ static void test_bad_view(void) {
     c.views = c.globals = 2;
     c.bad = 9;
     CHECK_OK(thread_ranks_run(c.ranks, run_rank, &c));
-    all_failed(&c, ZONAL_NUMERIC, "view 0: rank 2: row 9 holds");
+    all_failed(&c, ZONAL_NUMERIC, "view 0: rank 2: row 9 of the whole batch holds");
     free(x);
 }
 
@@ -89,7 +89,7 @@ static void body_again(const zonal_communicator *communicator, void *context) {
 static void test_again(void) {
     ranks_case c = {.ranks = 3};
     CHECK_OK(thread_ranks_run(3, body_again, &c));
-    all_failed(&c, ZONAL_NUMERIC, "rank 1: row 3 holds");
+    all_failed(&c, ZONAL_NUMERIC, "rank 1: row 3 of the whole batch holds");
 }
 
 /* ---- collective calls that fail -------------------------------------------------------------- */
