@@ -62,10 +62,9 @@ static double selectivity_of_unit_gain(double lambda, const zonal_objective_info
     return (1 - lambda) * info->k * (double)dim / (2 * lambda * info->anisotropy);
 }
 
-/* KL under a narrow kernel would collapse there, so
- * the gain keeps a distance from the threshold. Selectivity is that at the usual lambda: another
- * lambda shifts the weight as it should. A loss without a known selectivity has the test statistic,
- * batch times D. */
+/* At a selectivity of 10 KL under a narrow kernel would collapse, so the gain keeps a distance from
+ * the threshold. Selectivity is that at the usual lambda: another lambda shifts the weight as it
+ * should. A loss without a known selectivity has the test statistic, batch times D. */
 static double usual_gain(const zonal_objective_options *options, int64_t batch, int64_t dim,
                          const zonal_objective_info *info) {
     const zonal_discrepancy kind = options->loss.discrepancy;

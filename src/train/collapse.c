@@ -97,7 +97,11 @@ static const char *offer(const zonal__collapse_policy *p) {
 /* A larger selectivity is a smaller gain, which has to stay above the collapse threshold. */
 static void describe_plateau(const zonal__collapse_policy *p, char remedy[ZONAL__COLLAPSE_REMEDY]) {
     static const double least_margin = 1.15;
-    const double most = 40 * (double)p->weight.plan.dim / 256; /* the most that has been tried */
+    /* Of SUSReg, SIGReg and KL, whose usual selectivity is one number, the most that was tried. */
+    const int grows =
+        p->discrepancy == ZONAL_DISCREPANCY_MMD || p->discrepancy == ZONAL_DISCREPANCY_KSD;
+    const double most =
+        grows ? 4 * zonal__usual_selectivity(p->discrepancy, p->weight.plan.dim) : 40;
     const double s = p->weight.selectivity, margin = p->weight.margin;
     const double limit = margin > 0 ? fmin(most, s * margin / least_margin) : most;
     if (!(s > 0))

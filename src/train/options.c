@@ -137,7 +137,7 @@ const zonal__option zonal__train_table[] = {
          "a folder or file of images, or textures:FAMILY; the same as DIR"),
     WORD("split", split, zonal__split_words, "train", "the split to train on"),
     TEXT("class-list", source.class_list, NULL, "FILE", 0,
-         "folders: only these classes, one name per line, in this order"),
+         "only these classes, one name per line, in this order"),
     WHOLE("channels", source.channels, "0", 0, 3,
           "1: grey, 3: RGB, 0: as in the images; 3 for a folder of files, which may differ"),
     WHOLE("min-side", source.min_side, "0", 0, 32768,

@@ -213,7 +213,7 @@ static void test_usual(void) {
         {"ksd-band", 10. / 256, 0},   {"susreg", 0, 20},          {"mmd-induced", 10. / 256, 0},
         {"mmd-poisson", 10. / 256, 0}};
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        for (int dim = 16; dim <= 256; dim *= 4)
+        for (int dim = 16; dim <= 1024; dim *= 4)
             for (int views = 2; views <= 4; views += 2) {
                 zonal_objective_info info = {.size = sizeof info, .selectivity = NAN};
                 CHECK_OK(describe(usual[i].method, -1, ZONAL_GAIN_AUTO, 0, views, 2, dim, &info));

@@ -418,7 +418,7 @@ def test_stopped():
 
     @case("Ctrl-Z stops the runs too, and they go on with it")
     def _():
-        process = start(*LONG, "--out", "z", start_new_session=True)
+        process = start(*LONG, "--out", "z", preexec_fn=os.setpgrp)
         wait_for(lambda: checkpoints("z"), process)
         (metrics,) = glob.glob("z/runs/*/metrics.jsonl")
         process.send_signal(signal.SIGTSTP)
@@ -428,6 +428,21 @@ def test_stopped():
         time.sleep(0.5)
         assert os.path.getsize(metrics) == length, "the run goes on"
         process.send_signal(signal.SIGCONT)
+        wait_for(lambda: os.path.getsize(metrics) > length, process)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error
+
+    shutil.rmtree("z", ignore_errors=True)
+
+    @case("Ctrl-Z where no shell could continue it stops nothing")
+    def _():
+        process = start(*LONG, "--out", "z", start_new_session=True)
+        wait_for(lambda: checkpoints("z"), process)
+        (metrics,) = glob.glob("z/runs/*/metrics.jsonl")
+        process.send_signal(signal.SIGTSTP)
+        time.sleep(0.1)
+        length = os.path.getsize(metrics)
         wait_for(lambda: os.path.getsize(metrics) > length, process)
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=60)

@@ -552,6 +552,16 @@ static void test_plateau_remedy(void) {
         CHECK_MSG(strstr(said, cases[i].said), "%s: %s", cases[i].method, said);
         CHECK_MSG(strchr(said, '\0') - said < ZONAL__COLLAPSE_SENTENCE - 1, "%s is cut", said);
     }
+    for (int sliced = 0; sliced < 2;
+         sliced++) { /* the usual selectivity grows with d, SUSReg's not */
+        zonal__collapse_watch w = watch_of(0, 3);
+        w.policy.weight =
+            (zonal_objective_info){.selectivity = 2.5, .margin = 60, .plan = {.dim = 64}};
+        w.policy.discrepancy = sliced ? ZONAL_DISCREPANCY_SUSREG : ZONAL_DISCREPANCY_MMD;
+        zonal__collapse_plateau(&w, 20, &apart, said);
+        zonal__collapse_plateau(&w, 30, &apart, said);
+        CHECK_MSG(strstr(said, sliced ? "up to 40)" : "up to 10)"), "%s", said);
+    }
     CHECK(weight_of("kl-heat", wide).margin >= 1.15 && weight_of("kl-heat", wider).margin >= 1.15);
     CHECK(weight_of("mmd-heat", most).margin >= 1.15 && weight_of("susreg", most).margin >= 1.15);
     CHECK(weight_of("kl-heat", usual).margin < 1); /* what the sentences warn of, and a remedy */

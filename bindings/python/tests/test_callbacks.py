@@ -157,10 +157,20 @@ class WithTorch(unittest.TestCase):
         monitor(views)
         self.assertNotIn("margin", lines[0])
         loss(views)
-        with self.assertWarnsRegex(CollapseWarning, "times the collapse threshold.*selectivity=10 "):
+        with self.assertWarnsRegex(CollapseWarning, "times the collapse threshold.*selectivity=0.625 "):
             monitor(views)
         self.assertAlmostEqual(lines[1]["margin"], 1 / lines[1]["threshold"], delta=1e-9)
         self.assertGreater(lines[1]["threshold"], 1)
+
+    def test_the_weight_is_that_of_the_losss_own_dimension(self):
+        """Flat in 512 dimensions, which are watched, and not in the 16 that the loss sees."""
+        loss = zonal.losses.SphereJEPALoss("kl-heat", t=0.25, gain=1e5)
+        loss(VIEWS)
+        self.assertLess(VIEWS.shape[-1], 20)
+        features = torch.randn(32, 512, generator=torch.Generator().manual_seed(0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            CollapseMonitor(every=1, log=lambda line: None, loss=loss)(features)
 
     def test_a_kernel_that_is_nearly_flat(self):
         """The issue is t alone: the margin is large at small t too, under some gains and kernels."""

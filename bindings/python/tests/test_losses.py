@@ -171,9 +171,9 @@ class Objectives(Case):
                 self.assertTrue(torch.autograd.gradcheck(self.loss(method, lam=lam), rows(3, 4, D)))
 
     def test_defaults(self):
-        """lambda is .05, for KL .5; the gain has a selectivity of 10, or is 1.15 times the threshold."""
+        """lambda is .05, for KL .5; the gain has a selectivity of 10 d/256, or is 1.15 times the threshold."""
         z = rows(2, 9, 64)
-        loss, same = SphereJEPALoss("mmd-heat"), SphereJEPALoss("mmd-heat", lam=0.05, selectivity=10)
+        loss, same = SphereJEPALoss("mmd-heat"), SphereJEPALoss("mmd-heat", lam=0.05, selectivity=10 * 64 / 256)
         self.assert_close(same(z), loss(z), 1e-12)
         loss = SphereJEPALoss("kl-heat")
         self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(64, 2 / 64)), 0.5,

@@ -137,7 +137,7 @@ class CollapseMonitor:
         if self.report.collapsed:
             self._warn_once("collapse", step, self.report.verdict)
         elif self._may_warn["weight"]:
-            sentence = _weight_warning(self._loss, values.get("margin", 0.0), self.report.d)
+            sentence = _weight_warning(self._loss, values.get("margin", 0.0))
             self._warn_once("weight", step, sentence)
         return self.report
 
@@ -166,12 +166,17 @@ def _weights(loss: Any) -> Dict[str, float]:
     return {"threshold": float(parts.threshold), "margin": float(parts.margin)}
 
 
-def _weight_warning(loss: Any, margin: float, d: int) -> str:
-    """What is wrong with the weight of uniformity; "" if nothing is."""
-    if 0 < margin < 1:
+def _weight_warning(loss: Any, margin: float) -> str:
+    """What is wrong with the weight of uniformity; "" if nothing is. The dimension is the loss's own: a
+    monitor may watch other embeddings."""
+    d = getattr(loss, "_dim", 0)
+    if margin <= 0 or not d:  # not known
+        return ""
+    if margin < 1:
         return (
             f"the loss's gain is {margin:.3g} times the collapse threshold: with strong augmentation "
-            "training will collapse; give SphereJEPALoss selectivity=10 (sliced losses 20, KL margin=1.15)"
+            f"training will collapse; give SphereJEPALoss selectivity={10 * d / 256:.3g} (sliced losses 20, "
+            "KL margin=1.15)"
         )
     # The limits are those of zonal train, src/train/collapse.c, where the reasons are.
     method = getattr(loss, "method", "")

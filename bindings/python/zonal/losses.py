@@ -339,10 +339,12 @@ class SphereJEPALoss(_Stepped):
         if self.global_views < 1:
             raise ValueError(f"global_views must be at least 1, got {self.global_views}")
         self._parts: Optional[torch.Tensor] = None
+        self._dim = 0  # of the last call
 
     def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:
         if not isinstance(views, torch.Tensor):
             views = _stacked(views)
+        self._dim = views.shape[-1]
         value, self._parts = self._evaluate(_torch.rows_of(views, 3, self.precision), self.global_views)
         return value  # type: ignore[no-any-return]
 

@@ -99,9 +99,9 @@ zonal_status zonal__ref_unit_rows(const zonal__problem *problem, const void *x,
         norm[i] = largest * sqrt(sum);
         if (!problem->unit_rows && gradient && !(1 / norm[i] <= largest_inverse))
             return ZONAL_FAIL(ZONAL_NUMERIC,
-                              "row %lld has norm %.3g: its gradient, which is divided by that, "
+                              "row %lld%s has norm %.3g: its gradient, which is divided by that, "
                               "would not be finite; remove it or scale the rows",
-                              (long long)(first + i), norm[i]);
+                              (long long)(first + i), zonal__ranks_whose(problem->ranks), norm[i]);
         if (!problem->unit_rows) {
             for (int64_t k = 0; k < d; k++) row[k] = row[k] / largest / sqrt(sum);
         } else if (!(fabs(norm[i] - 1) <= 1e-3)) {

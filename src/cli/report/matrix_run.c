@@ -370,12 +370,17 @@ static void stop_if_asked(runner *r) {
     if (stop_at_once || now() - r->stopped_at > GRACE) tell_children(r, SIGKILL);
 }
 
-/* Ctrl-Z stops the terminal's process group, and the children have others. */
+/* Ctrl-Z stops the terminal's process group, and the children have others. The signal's usual
+ * action stops this process: the kernel leaves it out where no shell could ever continue it. */
 static void pause_if_asked(const runner *r) {
+    struct sigaction ours, usual = {.sa_handler = SIG_DFL};
     if (!pause_asked) return;
     pause_asked = 0;
+    sigemptyset(&usual.sa_mask);
     tell_children(r, SIGSTOP);
-    raise(SIGSTOP);
+    sigaction(SIGTSTP, &usual, &ours);
+    raise(SIGTSTP);
+    sigaction(SIGTSTP, &ours, NULL);
     tell_children(r, SIGCONT);
 }
 
