@@ -713,6 +713,7 @@ TABLES.update({
     "kl-temperature-long-linear": lambda: kl_temperature("imagenette-32px", probed("linear"), epochs=100),
     "dimension-easy": lambda: dimensions(("easy", "mmd-band"), COLUMNS["score"]),
     "dimension-easy-rank": lambda: dimensions(("easy", "mmd-band"), COLUMNS["rank"]),
+    "dimension-easy-heat": lambda: dimensions(("easy", "mmd-heat"), COLUMNS["score"]),
     "dimension-easy-susreg": lambda: dimensions(("easy", "susreg"), COLUMNS["score"]),
     "dimension-hard": lambda: dimensions(("demo", "mmd-band"), COLUMNS["score"]),
     "dimension-hard-escape": lambda: dimensions(("demo", "mmd-band"), COLUMNS["escape"]),

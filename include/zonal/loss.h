@@ -288,8 +288,8 @@ ZONAL_API ZONAL_MUST_USE zonal_status zonal_plan_get_text(const zonal_plan *plan
  * is z as it is, and the mean is over the elements of rows too: |x_nv - mu_n|^2/d.
  */
 typedef enum zonal_gain {
-    /* The gain whose selectivity S is 10 d/256 (KL: 10, SUSReg: 20) at the default lambda, and at
-     * least 1.15 f*; 1 for SIGReg; the batch where S is not known. */
+    /* The gain whose selectivity S is 10 (band kernels: 10 d/256, SUSReg: 20) at the default
+     * lambda, and at least 1.15 f*; 1 for SIGReg; the batch where S is not known. */
     ZONAL_GAIN_AUTO = 0,
     ZONAL_GAIN_UNIT = 1,       /* 1: the printed equation */
     ZONAL_GAIN_BATCH = 2,      /* B: the test statistic B * D */

@@ -68,7 +68,7 @@ static double selectivity_of_unit_gain(double lambda, const zonal_objective_info
 static double usual_gain(const zonal_objective_options *options, int64_t batch, int64_t dim,
                          const zonal_objective_info *info) {
     const zonal_discrepancy kind = options->loss.discrepancy;
-    const double selectivity = zonal__usual_selectivity(kind, dim);
+    const double selectivity = zonal__usual_selectivity(kind, info->plan.family, dim);
     const double least = 1.15 * info->threshold;
     double gain;
     if (kind == ZONAL_DISCREPANCY_SIGREG) return 1;

@@ -257,8 +257,10 @@ int zonal__objective_option(int i, zonal__option *entry) {
          .initial = "auto",
          .metavar = "auto|batch|unit|NUMBER",
          .set = set_gain,
-         .help = "factor of the uniformity loss; auto: a selectivity of 10 d/256 (kl: 10, susreg: "
-                 "20) at the usual lambda, at least 1.15 times the collapse threshold; sigreg: 1"},
+         .help =
+             "factor of the uniformity loss; auto: a selectivity of 10 (band kernels: 10 d/256, "
+             "susreg: 20) at the usual lambda, at least 1.15 times the collapse threshold; sigreg: "
+             "1"},
         {.name = "margin",
          .type = ZONAL__OPTION_DOUBLE,
          IN_OBJECTIVE(gain_value),
@@ -405,9 +407,9 @@ double zonal__usual_lambda(zonal_discrepancy discrepancy) {
     return discrepancy == ZONAL_DISCREPANCY_KL ? 0.5 : 0.05;
 }
 
-double zonal__usual_selectivity(zonal_discrepancy discrepancy, int64_t dim) {
+double zonal__usual_selectivity(zonal_discrepancy discrepancy, zonal_family family, int64_t dim) {
     if (discrepancy == ZONAL_DISCREPANCY_SUSREG) return 20;
-    return discrepancy == ZONAL_DISCREPANCY_KL ? 10 : 10 * (double)dim / 256;
+    return family == ZONAL_FAMILY_BAND ? 10 * (double)dim / 256 : 10;
 }
 
 zonal_status zonal_objective_defaults(const char *method, zonal_objective_options *options) {

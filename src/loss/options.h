@@ -49,11 +49,13 @@ extern const char *const zonal__implementation_words[];
 /* The lambda of an objective that was given none. */
 double zonal__usual_lambda(zonal_discrepancy discrepancy);
 
-/* What works without tuning: in 256 dimensions MMD and KSD are best at a selectivity of 10 to 20 on
- * photographs, of 10 and less in long runs on textures (results/selectivity.md), in others at as
- * much for each dimension (results/dimension.md). Sliced losses want more, as their random
- * directions push towards uniformity too; KL's best goes with its temperature as well. */
-double zonal__usual_selectivity(zonal_discrepancy discrepancy, int64_t dim);
+/* What works without tuning: in 256 dimensions exact losses are best at a selectivity of 10 to 20
+ * on photographs, of 10 and less in long runs on textures (results/selectivity.md). Band kernels,
+ * of which next to all is degree 2, are best at as much for each dimension in others; under heat
+ * kernels there is more of degree 1 the fewer the dimensions, and less selectivity would weigh it
+ * too much (results/dimension.md). Sliced losses want more, as their random directions push towards
+ * uniformity too. */
+double zonal__usual_selectivity(zonal_discrepancy discrepancy, zonal_family family, int64_t dim);
 
 /* Whether the loss has a use for an option: --t is for heat alone, --slices for sliced losses. */
 int zonal__loss_uses(const zonal_loss_options *loss, const char *name);

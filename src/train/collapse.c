@@ -27,7 +27,7 @@ void zonal__collapse_remedy(zonal_discrepancy discrepancy, zonal_gain gain,
     else
         snprintf(remedy, ZONAL__COLLAPSE_REMEDY,
                  "give --selectivity %.3g instead, or a --gain of many times the threshold",
-                 zonal__usual_selectivity(discrepancy, weight->plan.dim));
+                 zonal__usual_selectivity(discrepancy, weight->plan.family, weight->plan.dim));
 }
 
 /* The gain is set by spread points, the threshold by collapsed ones, and they part as t grows. At
@@ -97,11 +97,9 @@ static const char *offer(const zonal__collapse_policy *p) {
 /* A larger selectivity is a smaller gain, which has to stay above the collapse threshold. */
 static void describe_plateau(const zonal__collapse_policy *p, char remedy[ZONAL__COLLAPSE_REMEDY]) {
     static const double least_margin = 1.15;
-    /* Of SUSReg, SIGReg and KL, whose usual selectivity is one number, the most that was tried. */
-    const int grows =
-        p->discrepancy == ZONAL_DISCREPANCY_MMD || p->discrepancy == ZONAL_DISCREPANCY_KSD;
+    /* the most that has been tried */
     const double most =
-        grows ? 4 * zonal__usual_selectivity(p->discrepancy, p->weight.plan.dim) : 40;
+        p->weight.plan.family == ZONAL_FAMILY_BAND ? 40 * (double)p->weight.plan.dim / 256 : 40;
     const double s = p->weight.selectivity, margin = p->weight.margin;
     const double limit = margin > 0 ? fmin(most, s * margin / least_margin) : most;
     if (!(s > 0))

@@ -18,7 +18,7 @@
 #include "train/monitor.h"
 #include "zonal/loss.h"
 
-enum { ZONAL__COLLAPSE_SENTENCE = 400, ZONAL__COLLAPSE_REMEDY = 200 };
+enum { ZONAL__COLLAPSE_SENTENCE = 500, ZONAL__COLLAPSE_REMEDY = 200 };
 
 typedef struct zonal__collapse_policy {
     zonal__collapse_limits limits;

@@ -453,7 +453,7 @@ static void test_collapse_warns(void) {
     CHECK(zonal__collapse_check(&w, 15, &point, said) == ZONAL_OK && said[0]); /* once more */
     w = watch_of(0, 1);
     CHECK(zonal__collapse_check(&w, 12, &broken, said) == ZONAL_OK);
-    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 2.5 "),
+    CHECK_MSG(strstr(said, "the gain 1 is below the threshold f* = 2; give --selectivity 10 "),
               "%s", said);
     w.policy.discrepancy = ZONAL_DISCREPANCY_KL;
     w.collapsed = 0;
@@ -552,15 +552,15 @@ static void test_plateau_remedy(void) {
         CHECK_MSG(strstr(said, cases[i].said), "%s: %s", cases[i].method, said);
         CHECK_MSG(strchr(said, '\0') - said < ZONAL__COLLAPSE_SENTENCE - 1, "%s is cut", said);
     }
-    for (int sliced = 0; sliced < 2;
-         sliced++) { /* the usual selectivity grows with d, SUSReg's not */
+    for (int band = 0; band < 2; band++) { /* their usual selectivity grows with d */
         zonal__collapse_watch w = watch_of(0, 3);
-        w.policy.weight =
-            (zonal_objective_info){.selectivity = 2.5, .margin = 60, .plan = {.dim = 64}};
-        w.policy.discrepancy = sliced ? ZONAL_DISCREPANCY_SUSREG : ZONAL_DISCREPANCY_MMD;
+        w.policy.weight = (zonal_objective_info){
+            .selectivity = 2.5,
+            .margin = 60,
+            .plan = {.dim = 64, .family = band ? ZONAL_FAMILY_BAND : ZONAL_FAMILY_HEAT}};
         zonal__collapse_plateau(&w, 20, &apart, said);
         zonal__collapse_plateau(&w, 30, &apart, said);
-        CHECK_MSG(strstr(said, sliced ? "up to 40)" : "up to 10)"), "%s", said);
+        CHECK_MSG(strstr(said, band ? "up to 10)" : "up to 40)"), "%s", said);
     }
     CHECK(weight_of("kl-heat", wide).margin >= 1.15 && weight_of("kl-heat", wider).margin >= 1.15);
     CHECK(weight_of("mmd-heat", most).margin >= 1.15 && weight_of("susreg", most).margin >= 1.15);

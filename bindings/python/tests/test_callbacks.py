@@ -157,7 +157,7 @@ class WithTorch(unittest.TestCase):
         monitor(views)
         self.assertNotIn("margin", lines[0])
         loss(views)
-        with self.assertWarnsRegex(CollapseWarning, "times the collapse threshold.*selectivity=0.625 "):
+        with self.assertWarnsRegex(CollapseWarning, "times the collapse threshold.*selectivity=10 .band kernels 0.625"):
             monitor(views)
         self.assertAlmostEqual(lines[1]["margin"], 1 / lines[1]["threshold"], delta=1e-9)
         self.assertGreater(lines[1]["threshold"], 1)

@@ -171,10 +171,11 @@ class Objectives(Case):
                 self.assertTrue(torch.autograd.gradcheck(self.loss(method, lam=lam), rows(3, 4, D)))
 
     def test_defaults(self):
-        """lambda is .05, for KL .5; the gain has a selectivity of 10 d/256, or is 1.15 times the threshold."""
+        """lambda is .05, for KL .5; the gain has a selectivity of 10, band kernels' of 10 d/256, or is 1.15 times the threshold."""
         z = rows(2, 9, 64)
-        loss, same = SphereJEPALoss("mmd-heat"), SphereJEPALoss("mmd-heat", lam=0.05, selectivity=10 * 64 / 256)
-        self.assert_close(same(z), loss(z), 1e-12)
+        for method, selectivity in (("mmd-heat", 10), ("mmd-band", 10 * 64 / 256)):
+            loss, same = SphereJEPALoss(method), SphereJEPALoss(method, lam=0.05, selectivity=selectivity)
+            self.assert_close(same(z), loss(z), 1e-12)
         loss = SphereJEPALoss("kl-heat")
         self.assert_close(loss(z), plain.objective(z, lambda x: plain.kl(x, plain.heat(64, 2 / 64)), 0.5,
                                                    loss.parts.gain.item(), 2), 1e-10)

@@ -175,8 +175,8 @@ def _weight_warning(loss: Any, margin: float) -> str:
     if margin < 1:
         return (
             f"the loss's gain is {margin:.3g} times the collapse threshold: with strong augmentation "
-            f"training will collapse; give SphereJEPALoss selectivity={10 * d / 256:.3g} (sliced losses 20, "
-            "KL margin=1.15)"
+            f"training will collapse; give SphereJEPALoss selectivity=10 (band kernels {10 * d / 256:.3g}, "
+            "sliced losses 20, KL margin=1.15)"
         )
     # The limits are those of zonal train, src/train/collapse.c, where the reasons are.
     method = getattr(loss, "method", "")

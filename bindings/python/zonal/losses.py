@@ -313,7 +313,7 @@ class SphereJEPALoss(_Stepped):
     with x = z/|z| and mu_n the mean over the first `global_views` views of sample n.
 
     method: mmd-heat, mmd-band, ksd-heat, kl-heat, susreg ...; lam: 0.05 (KL: 0.5) unless given; gain:
-    "auto" (a selectivity of 10 d/256, KL's 10, SUSReg's 20), "batch", "unit" or a number, or instead of it margin= or
+    "auto" (a selectivity of 10, band kernels' 10 d/256, SUSReg's 20), "batch", "unit" or a number, or instead of it margin= or
     selectivity=. All options of the loss are keywords.
 
     Views are a tensor [V, B, d] or a list of V tensors [B, d], global ones first: crops of any size, as long
@@ -344,8 +344,8 @@ class SphereJEPALoss(_Stepped):
     def forward(self, views: Union[torch.Tensor, Sequence[torch.Tensor]]) -> torch.Tensor:
         if not isinstance(views, torch.Tensor):
             views = _stacked(views)
-        self._dim = views.shape[-1]
         value, self._parts = self._evaluate(_torch.rows_of(views, 3, self.precision), self.global_views)
+        self._dim = views.shape[-1]
         return value  # type: ignore[no-any-return]
 
     @property
