@@ -363,6 +363,18 @@ def test_bad_sources():
 
     refused("more textures than can be put in order", 2, "--count", "data", "info",
             "textures:disk", "--count", 1000000000)
+    @case("a large file that is no image is not read to its end")
+    def _():
+        classes("hog", {"ant": 3})
+        with open("hog/ant/zeros.jpg", "wb") as file:
+            file.truncate(1000 << 20)
+        process = subprocess.Popen([PROGRAM, "data", "info", "hog", "--max-corrupt", "0.5", "--quiet"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0 and used.ru_maxrss < 500 << 10, (process.returncode, used.ru_maxrss)
+        shutil.rmtree("hog")
+
     refused("so many images of a folder", 2, "--count is for textures", "data", "info", "loop", "--count", 2)
     refused("a folder in textures' size", 2, "--size is for textures", "data", "pack", "loop", "--size", 64,
             "--out", "x.zpk")
